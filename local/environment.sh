@@ -1,0 +1,36 @@
+# Sourced by run.sh, test.sh and prepare.sh: puts a virtual environment with the pinned packages on PATH.
+# TRANSDUCER_GN_VENV names another place for it; the default is .venv beside this repository's README.
+# Installing happens once: a stamp holds the checksum of what was installed.
+
+repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+venv=${TRANSDUCER_GN_VENV:-$repository/.venv}
+
+find_python() {
+  local candidate
+  for candidate in ${PYTHON:-} python3.11 python3 python; do
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
+      echo "$candidate"
+      return
+    fi
+  done
+  echo "transducer_gn needs Python 3.11; install it, or name it with PYTHON=/path/to/python3.11" >&2
+  return 1
+}
+
+set_up_environment() {
+  local wanted python
+  # The path is part of the sum: a venv copied or moved elsewhere does not work and is made anew.
+  wanted=$({ cat "$repository/requirements.txt" "$repository/setup.py"; echo "$repository" "$venv"; } | sha256sum | cut -d' ' -f1)
+  if [ "$(cat "$venv/.installed" 2>/dev/null)" != "$wanted" ]; then
+    python=$(find_python) || return 1
+    echo "Setting up $venv with $($python --version) (once; about two minutes)" >&2
+    "$python" -m venv --clear "$venv"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$repository/requirements.txt"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -e "$repository"
+    echo "$wanted" > "$venv/.installed.partial"
+    mv "$venv/.installed.partial" "$venv/.installed"
+  fi
+  export PATH="$venv/bin:$PATH"
+}
+
+set_up_environment

@@ -1,0 +1,1 @@
+"""Streaming Transducers trained without label bias: global normalisation for speech recognition."""
