@@ -1,0 +1,1 @@
+"""Training a globally normalised Transducer."""
