@@ -1,0 +1,1 @@
+"""Training: objective, schedule, competitors, optimiser, checkpoints and the loop."""
