@@ -1,1 +1,1 @@
-"""Training a globally normalised Transducer."""
+"""Training: objective, schedule, competitors, optimiser, checkpoints and the loop."""

@@ -1,0 +1,1 @@
+"""The Transducer: encoder, predictor and joiner."""

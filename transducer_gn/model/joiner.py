@@ -1,0 +1,49 @@
+"""The joiner: from an encoder frame and a predictor output to one unnormalised weight per token."""
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from transducer_gn.model.precision import full_precision
+from transducer_gn.model.scaled import ScaledLinear
+
+
+class Joiner(nn.Module):
+    """logits = W tanh(A encoder + B predictor) + b.
+
+    Its parts are public so that callers project each frame and each prefix once, and evaluate only the rows of the
+    output layer that they need. Everything runs and comes out in the precision of its parameters, also under
+    autocast: sums over lattices do not survive half precision.
+    """
+
+    def __init__(self, encoder_dim: int, predictor_dim: int, dim: int, vocab_size: int) -> None:
+        super().__init__()
+        self.encoder_projection = ScaledLinear(encoder_dim, dim)
+        # One bias is enough for the sum of the two projections.
+        self.predictor_projection = ScaledLinear(predictor_dim, dim, bias=False)
+        self.output = ScaledLinear(dim, vocab_size)
+
+    @full_precision
+    def project_encoder(self, encoder_out: Tensor) -> Tensor:
+        """From encoder frames [..., D] to the joiner's width [..., J]."""
+        return self.encoder_projection(encoder_out.to(self.encoder_projection.weight.value.dtype))
+
+    @full_precision
+    def project_predictor(self, output: Tensor) -> Tensor:
+        """From predictor outputs [..., D] to the joiner's width [..., J]."""
+        return self.predictor_projection(output.to(self.predictor_projection.weight.value.dtype))
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The weights [V, J] of the output layer as they act."""
+        return self.output.weight()
+
+    @property
+    def output_bias(self) -> Tensor:
+        """The biases [V] of the output layer as they act."""
+        return self.output.bias()
+
+    @full_precision
+    def forward(self, projected_encoder: Tensor, projected_predictor: Tensor) -> Tensor:
+        """Logits [..., V] from projections [..., J] that broadcast against each other."""
+        hidden = (projected_encoder + projected_predictor).tanh()
+        return functional.linear(hidden, self.output_weight, self.output_bias)

@@ -1,0 +1,154 @@
+"""An LSTM of scaled tensors over sequences, over single steps, and over prefix trees.
+
+The three agree. Over a tree, each node's state follows from its parent's, so that a prefix that many sequences
+share is computed once; nodes of one depth run as one batch.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.nn import functional
+
+from transducer_gn.model.scaled import ScaledBias, ScaledTensor
+
+# The hidden and cell states, each [B, layers, H].
+LstmState = tuple[Tensor, Tensor]
+
+
+class LstmLayer(nn.Module):
+    """The weights of one layer; gates in the order input, forget, cell, output."""
+
+    def __init__(self, inputs: int, dim: int) -> None:
+        super().__init__()
+        # The usual initial distribution, uniform on +-dim^-0.5, has this root mean square.
+        rms = (3 * dim) ** -0.5
+        self.input_weight = ScaledTensor(4 * dim, inputs, rms=rms)
+        self.state_weight = ScaledTensor(4 * dim, dim, rms=rms)
+        self.bias = ScaledBias(4 * dim)
+
+    def step(self, x: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """From input `x` [B, inputs] and states [B, H] to the next states [B, H]."""
+        # A step has few rows, so that scaling the rows is cheaper than scaling the weights.
+        gates = functional.linear(x * self.input_weight.scale(), self.input_weight.value, self.bias())
+        gates = gates + functional.linear(hidden * self.state_weight.scale(), self.state_weight.value)
+        add, keep, candidate, show = gates.chunk(4, dim=-1)
+        cell = keep.sigmoid() * cell + add.sigmoid() * candidate.tanh()
+        return show.sigmoid() * cell.tanh(), cell
+
+
+class Lstm(nn.Module):
+    """Several LSTM layers of width `dim`."""
+
+    def __init__(self, inputs: int, dim: int, layers: int) -> None:
+        super().__init__()
+        self.dim = dim
+        self.layers = nn.ModuleList(LstmLayer(inputs if layer == 0 else dim, dim) for layer in range(layers))
+
+    def initial_state(self, batch: int) -> LstmState:
+        """Zero states, each [batch, layers, H]."""
+        state = self.layers[0].bias.value.new_zeros(batch, len(self.layers), self.dim)
+        return state, state.clone()
+
+    def step(self, x: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
+        """From `x` [B, inputs] and the state before it to the output [B, H] and the state after it."""
+        hiddens, cells = [], []
+        for layer, hidden, cell in zip(self.layers, state[0].unbind(1), state[1].unbind(1), strict=True):
+            x, cell = layer.step(x, hidden, cell)
+            hiddens.append(x)
+            cells.append(cell)
+        return x, (torch.stack(hiddens, dim=1), torch.stack(cells, dim=1))
+
+    def sequence(self, x: Tensor) -> Tensor:
+        """Outputs [B, U, H] at every position of `x` [B, U, inputs], from the initial state on."""
+        weights = []
+        for layer in self.layers:
+            bias = layer.bias()
+            weights += [layer.input_weight(), layer.state_weight(), bias, torch.zeros_like(bias)]
+        state = tuple(part.transpose(0, 1) for part in self.initial_state(len(x)))
+        return torch.lstm(x, state, weights, True, len(self.layers), 0.0, False, False, True)[0]
+
+    def tree(self, x: Tensor, parents: Tensor, depths: Tensor) -> Tensor:
+        """Outputs [P, H] at the nodes of a forest: node p continues from the state at node `parents[p]`.
+
+        `x` [P, inputs] are the inputs at the nodes; `parents` [P] is -1 and `depths` [P] is 0 at roots.
+        """
+        order = torch.argsort(depths, stable=True)
+        places = torch.empty_like(order)
+        places[order] = torch.arange(len(order), device=order.device)
+        sorted_parents = parents[order]
+        sorted_parents = torch.where(sorted_parents < 0, -1, places[sorted_parents])
+        level_sizes = torch.bincount(depths).tolist()
+        x = x[order]
+        for layer in self.layers:
+            gates = functional.linear(x, layer.input_weight(), layer.bias())
+            x = _TreeRecurrence.apply(gates, layer.state_weight(), sorted_parents, level_sizes)
+        return x[places]
+
+
+class _TreeRecurrence(torch.autograd.Function):
+    """One layer's recursion over a forest whose nodes are sorted by depth.
+
+    Written out with its gradient because autograd would compute and add up the gradient of the recurrent weights
+    once per depth, where one multiplication over all nodes does.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx, gates: Tensor, state_weight: Tensor, parents: Tensor, level_sizes: list[int]
+    ) -> Tensor:
+        """From inputs' share of the gates [P, 4H], weights [4H, H] and parents [P] to hidden states [P, H]."""
+        nodes, dim = len(gates), state_weight.shape[1]
+        gates = gates.clone()
+        cells = gates.new_empty(nodes, dim)
+        hiddens = gates.new_empty(nodes, dim)
+        previous_cells = gates.new_zeros(nodes, dim)
+        previous_hiddens = gates.new_zeros(nodes, dim)
+        transposed = state_weight.t()
+        start = 0
+        for depth, size in enumerate(level_sizes):
+            level = slice(start, start + size)
+            if depth > 0:
+                torch.index_select(hiddens, 0, parents[level], out=previous_hiddens[level])
+                torch.index_select(cells, 0, parents[level], out=previous_cells[level])
+                gates[level].addmm_(previous_hiddens[level], transposed)
+            add, keep, candidate, show = gates[level].chunk(4, dim=1)
+            gates[level, : 2 * dim].sigmoid_()
+            candidate.tanh_()
+            show.sigmoid_()
+            torch.mul(keep, previous_cells[level], out=cells[level]).addcmul_(add, candidate)
+            torch.mul(cells[level].tanh(), show, out=hiddens[level])
+            start += size
+        ctx.save_for_backward(gates, cells, previous_cells, previous_hiddens, state_weight, parents)
+        ctx.level_sizes = level_sizes
+        return hiddens
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, grad_hiddens: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of the gates [P, 4H] and of the weights [4H, H]."""
+        gates, cells, previous_cells, previous_hiddens, state_weight, parents = ctx.saved_tensors
+        dim = state_weight.shape[1]
+        grad_hiddens = grad_hiddens.clone()
+        grad_cells = torch.zeros_like(cells)
+        # How the gates before their non-linearities follow from cell and hidden gradients does not depend on other
+        # nodes, so it is computed for all nodes before the walk from the leaves to the roots.
+        add, keep, candidate, show = gates.chunk(4, dim=1)
+        shown = cells.tanh()
+        through_cell = torch.cat(
+            [candidate * add * (1 - add), previous_cells * keep * (1 - keep), add * (1 - candidate * candidate)], dim=1
+        ).unflatten(1, (3, dim))
+        through_show = shown * show * (1 - show)
+        cell_from_hidden = show * (1 - shown * shown)
+        grad_gates = torch.empty_like(gates)
+        end = len(gates)
+        for depth in reversed(range(len(ctx.level_sizes))):
+            level = slice(end - ctx.level_sizes[depth], end)
+            grad_cells[level].addcmul_(grad_hiddens[level], cell_from_hidden[level])
+            by_gate = grad_gates[level].unflatten(1, (4, dim))
+            torch.mul(through_cell[level], grad_cells[level].unsqueeze(1), out=by_gate[:, :3])
+            torch.mul(through_show[level], grad_hiddens[level], out=by_gate[:, 3])
+            if depth > 0:
+                grad_hiddens.index_add_(0, parents[level], grad_gates[level] @ state_weight)
+                grad_cells.index_add_(0, parents[level], grad_cells[level] * keep[level])
+            end = level.start
+        return grad_gates, grad_gates.t() @ previous_hiddens, None, None
