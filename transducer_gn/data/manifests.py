@@ -101,3 +101,15 @@ def supervision(utterance: Utterance, samples: int) -> SupervisionSegment:
         custom=utterance.custom or None,
         alignment={"word": [AlignmentItem(*word) for word in utterance.words]} if utterance.words else None,
     )
+
+
+def make_noise_manifest(files: Sequence[Path], data_dir: Path, jobs: int, skip_bad: bool) -> int:
+    """Check noise recordings and write `recordings_musan.jsonl.gz`; return how many were kept."""
+    noises = [Utterance(file.stem, "noise", file, "") for file in files]
+    good, problems = check_all_audio(noises, jobs, "Checking noise")
+    report_problems(problems, data_dir / "bad_noise.txt", skip_bad)
+    write_json_lines(
+        data_dir / "manifests" / "recordings_musan.jsonl.gz",
+        (recording(noise, samples, data_dir).to_dict() for noise, samples in good),
+    )
+    return len(good)

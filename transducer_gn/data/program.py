@@ -1,7 +1,8 @@
 """What the programs in local/ share: flags from a function's signature, and errors that a user can act on."""
 
 import errno
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from jsonargparse import CLI
@@ -29,11 +30,20 @@ def explained_disk_errors() -> Iterator[None]:
         raise UserError(f"cannot write {place}: {ADVICE[error.errno]}") from error
 
 
+def with_underscores(arguments: Sequence[str]) -> list[str]:
+    """Let flags be written with dashes, `--data-dir`, as well as the way Python names them."""
+    return [
+        "--" + name.replace("-", "_") + equals + value if flag.startswith("--") else flag
+        for flag in arguments
+        for name, equals, value in [flag.removeprefix("--").partition("=")]
+    ]
+
+
 def run_program(function: Callable[..., None]) -> None:
     """Run `function` with its arguments as flags (types and help come from signature and docstring)."""
 
     def main() -> None:
         with explained_disk_errors():
-            CLI(function, as_positional=False)
+            CLI(function, as_positional=False, args=with_underscores(sys.argv[1:]))
 
     run_script(main)
