@@ -157,5 +157,5 @@ fi
 
 if runs 6 && $shar; then
   log 6 "Shar in $data_dir/shar"
-  local_program export_shar --data-dir "$data_dir" --shard-size "$shard_size" --nj "$nj"
+  local_program export_shar --data-dir "$data_dir" --shard-size "$shard_size" --nj "$nj" --tick-power "$tick_power"
 fi

@@ -1,7 +1,8 @@
 """Batches of features and tokens, in an order that can be stopped and resumed anywhere."""
 
 import random
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -71,7 +72,9 @@ class BatchDataset(Dataset):
         self._tokenizer = tokenizer
         self._settings = settings
         self._inputs = OnTheFlyFeatures(fbank()) if settings.on_the_fly else PrecomputedFeatures()
-        self._noise = list(noise) if augment and settings.noise.enabled and noise is not None else []
+        if augment and settings.noise.enabled and noise is None:
+            raise UserError("noise.enabled needs noise; run prepare.sh with --musan, or switch it off")
+        self._noise = list(noise) if augment and settings.noise.enabled else []
         self._volume = settings.volume if augment and settings.volume.enabled else None
         masks = augment and settings.spec_augment.enabled
         self._spec_augment = spec_augment(settings.spec_augment) if masks else None
@@ -107,12 +110,59 @@ def segments(lengths: torch.Tensor) -> torch.Tensor:
     return torch.stack([torch.arange(len(lengths)), torch.zeros(len(lengths), dtype=torch.long), lengths.long()], dim=1)
 
 
-class Batches:
-    """All batches of an epoch, then of the next: iterating goes on where `state_dict` says.
+class ResumableBatches(ABC):
+    """Batches of one epoch after another: iterating goes on where `state_dict` says.
 
     One pass of a `for` loop yields what is left of the current epoch and then moves on to the start of the next, so
-    the same object serves one epoch after another. With several ranks each sees its own batches, all the same number
-    of them, and no utterance twice (unless an epoch's last batches hold fewer utterances than there are ranks).
+    the same object serves one epoch after another.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.consumed = 0
+
+    @abstractmethod
+    def _remaining(self) -> Iterable[Batch]:
+        """Return the batches of `epoch` but the first `consumed`."""
+
+    @abstractmethod
+    def _identity(self) -> dict[str, Any]:
+        """Return everything that the sequence of batches depends on."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the start of an epoch."""
+        self.epoch = epoch
+        self.consumed = 0
+
+    def __iter__(self) -> Iterator[Batch]:
+        for batch in self._remaining():
+            self.consumed += 1
+            yield batch
+        self.set_epoch(self.epoch + 1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position: how many batches of which epoch were handed out, and of which data.
+
+        Call it in the loop's body or between loops: batches that workers prepared but nobody got do not count.
+        """
+        return {"epoch": self.epoch, "consumed": self.consumed, "identity": self._identity()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go to a position; data or settings that would give other batches are refused."""
+        for name, value in self._identity().items():
+            if state["identity"].get(name) != value:
+                raise UserError(
+                    f"cannot resume: {name} was {state['identity'].get(name)} and is now {value}, "
+                    "so the batches left would be others; use the same data and settings, or start a new run"
+                )
+        self.epoch, self.consumed = state["epoch"], state["consumed"]
+
+
+class Batches(ResumableBatches):
+    """All batches of a manifest.
+
+    With several ranks each sees its own batches, all the same number of them, and no utterance twice (unless an
+    epoch's last batches hold fewer utterances than there are ranks: then some of them come twice).
 
     Args:
         cuts: Utterances, best read lazily; see `PreparedData`.
@@ -137,52 +187,22 @@ class Batches:
         world_size: int = 1,
         encoder_frames: Callable[[int], int] = encoder_frames_of_default_subsampling,
     ) -> None:
-        if training and settings.noise.enabled and noise is None:
-            raise UserError("noise.enabled needs noise; run prepare.sh with --musan, or switch it off")
+        super().__init__()
         self._settings = settings
-        self._rank = rank
-        self.epoch = 0
-        self.consumed = 0
         self._dataset = BatchDataset(tokenizer, settings, training, noise)
-        self._cuts, self.report = usable_cuts(cuts, tokenizer, settings, encoder_frames, training)
-        self._sampler = EpochSampler(self._cuts, self.report, settings, training, rank, world_size)
+        usable, self.report = usable_cuts(cuts, tokenizer, settings, encoder_frames, training)
+        self._sampler = EpochSampler(usable, self.report, settings, training, rank, world_size)
 
-    def set_epoch(self, epoch: int) -> None:
-        """Go to the start of an epoch."""
-        self.epoch = epoch
-        self.consumed = 0
-
-    def __iter__(self) -> Iterator[Batch]:
-        loader = DataLoader(
+    def _remaining(self) -> Iterable[Batch]:
+        return DataLoader(
             self._dataset,
             sampler=self._sampler.batches(self.epoch, skip=self.consumed),
             batch_size=None,
             num_workers=self._settings.num_workers,
             pin_memory=torch.cuda.is_available(),
         )
-        for batch in loader:
-            self.consumed += 1
-            yield batch
-        self.set_epoch(self.epoch + 1)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position: how many batches of which epoch were handed out, and of which data.
-
-        Call it in the loop's body or between loops: batches that workers prepared but nobody got do not count.
-        """
-        return {"epoch": self.epoch, "consumed": self.consumed, "identity": self._identity()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to a position; data or settings that would give other batches are refused."""
-        for name, value in self._identity().items():
-            if state["identity"].get(name) != value:
-                raise UserError(
-                    f"cannot resume: {name} was {state['identity'].get(name)} and is now {value}, "
-                    "so the batches left would be others; use the same data and settings, or start a new run"
-                )
-        self.epoch, self.consumed = state["epoch"], state["consumed"]
 
     def _identity(self) -> dict[str, Any]:
-        """What the sequence of batches depends on; the number of workers is not among it."""
+        """Batches do not depend on the number of workers."""
         settings = {name: value for name, value in asdict(self._settings).items() if name != "num_workers"}
         return settings | self._sampler.identity()

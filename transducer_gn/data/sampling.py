@@ -1,11 +1,12 @@
 """Which utterances form which batch: lhotse's dynamic bucketing, fresh for every epoch and numbered."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from lhotse import CutSet
+from lhotse.cut import Cut
 from lhotse.dataset import DynamicBucketingSampler, DynamicCutSampler
 from lhotse.dataset.sampling.base import CutSampler
 from torch.utils.data import Sampler
@@ -55,20 +56,26 @@ class EpochSampler:
         common = dict(max_duration=self._settings.max_duration, rank=self._rank, world_size=self._world_size)
         if not self._training:
             return DynamicCutSampler(self._cuts, shuffle=False, **common)
-        with warnings.catch_warnings():
-            # About eager cut sets and small buffers: small corpora are fine.
-            warnings.simplefilter("ignore", UserWarning)
-            return DynamicBucketingSampler(
-                self._cuts,
-                shuffle=True,
-                duration_bins=self._bins,
-                buffer_size=self._settings.buffer_size,
-                # All ranks draw from the same bucket at a time, so that none waits for another. (Without it lhotse
-                # 1.33 also ends an epoch as soon as it meets an empty bucket, and loses what the others hold.)
-                sync_buckets=True,
-                seed=stable_seed("order", self._settings.seed, epoch),
-                **common,
-            )
+        seed = stable_seed("order", self._settings.seed, epoch)
+        return bucketing_sampler(self._cuts, self._bins, self._settings.buffer_size, seed, **common)
+
+
+def bucketing_sampler(cuts: Iterable[Cut], bins: list[float], buffer_size: int, seed: int, **arguments: Any) -> CutSampler:
+    """Return lhotse's sampler for shuffled training batches of utterances of similar length."""
+    with warnings.catch_warnings():
+        # About eager cut sets and small buffers: small corpora are fine.
+        warnings.simplefilter("ignore", UserWarning)
+        return DynamicBucketingSampler(
+            cuts,
+            shuffle=True,
+            duration_bins=bins,
+            buffer_size=buffer_size,
+            seed=seed,
+            # All ranks draw from the same bucket at a time, so that none waits for another. (Without it lhotse 1.33
+            # also ends an epoch as soon as it meets an empty bucket, and loses what the others hold.)
+            sync_buckets=True,
+            **arguments,
+        )
 
 
 class Remaining(Sampler):

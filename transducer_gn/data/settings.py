@@ -72,6 +72,7 @@ class BatchSettings:
         max_duration: Seconds of audio in a batch, padding included: the only control of its size.
         num_buckets: Utterances of similar length are batched together; into so many classes of length.
         buffer_size: Utterances held in memory to shuffle and to choose batches from.
+        shar_buffer_size: The same for each worker that reads from Shar, where features lie in memory, too.
         min_duration: Shorter utterances are left out of training, in seconds.
         max_duration_of_utterance: Longer utterances are left out of training, in seconds.
         max_tokens_per_frame: Utterances with more tokens than this times their encoder frames are left out of
@@ -87,6 +88,7 @@ class BatchSettings:
     max_duration: float = 200.0
     num_buckets: int = 30
     buffer_size: int = 20000
+    shar_buffer_size: int = 2000
     min_duration: float = 0.5
     max_duration_of_utterance: float = 20.0
     max_tokens_per_frame: int = 1
@@ -98,7 +100,8 @@ class BatchSettings:
     volume: VolumeSettings = field(default_factory=VolumeSettings)
 
     def __post_init__(self) -> None:
-        for name in ("max_duration", "num_buckets", "buffer_size", "max_duration_of_utterance", "max_tokens_per_frame"):
+        positive = "max_duration num_buckets buffer_size shar_buffer_size max_duration_of_utterance max_tokens_per_frame"
+        for name in positive.split():
             if not getattr(self, name) > 0:
                 raise UserError(f"{name} must be more than 0, not {getattr(self, name)}")
         if self.num_workers < 0 or self.min_duration < 0:
