@@ -135,9 +135,14 @@ class LaneDataset(IterableDataset):
             source = LaneShards(self.folder, len(index["shards"]), lane, lanes, seed)
             limits = dict(max_duration=self.settings.max_duration, rank=0, world_size=1)
             sampler = bucketing_sampler(source, bins, self.settings.shar_buffer_size, seed, **limits)
+            found = False
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)
-                yield from sampler.filter(self.usable)
+                for cuts in sampler.filter(self.usable):
+                    found = True
+                    yield cuts
+            if not found:
+                raise UserError(f"{self.folder}: all utterances in one worker's shards are too short, too long or too dense")
 
 
 class ShardedBatches(ResumableBatches):
