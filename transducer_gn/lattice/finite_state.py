@@ -197,15 +197,17 @@ def nbest_share(
     """
     exact = log_normaliser(logits.double(), frame_lengths, max_tokens_per_frame)
     token_weights, blank_weights, _ = sequence_weights(logits.double(), tokens, lengths)
-    scores = _capped_scores(token_weights, blank_weights, lengths, frame_lengths, max_tokens_per_frame)
+    scores = capped_scores(token_weights, blank_weights, lengths, frame_lengths, max_tokens_per_frame)
     scores = scores.masked_fill(~distinct_sequences(tokens, lengths), -math.inf)
     return (scores.logsumexp(1) - exact).exp().to(logits.dtype)
 
 
-def _capped_scores(
+def capped_scores(
     token_weights: Tensor, blank_weights: Tensor, lengths: Tensor, frame_lengths: Tensor, max_tokens_per_frame: int
 ) -> Tensor:
-    """[B, N] log-sums over the alignments with at most so many tokens per frame.
+    """[B, N] log-sums over the alignments with at most so many tokens per frame, differentiable.
+
+    `recursion.sequence_scores` has no such limit, so it could exceed a Z that has one.
 
     Args:
       token_weights: [B, N, U, T]; blank_weights: [B, N, U + 1, T]; lengths: [B, N]; frame_lengths: [B].

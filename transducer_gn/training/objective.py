@@ -26,6 +26,10 @@ from transducer_gn.lattice.recursion import sequence_scores
 from transducer_gn.lattice.weights import NEGLIGIBLE, full_weights, pair_weights
 
 
+# What an objective reports sums of; `metrics` makes values of them.
+SUMS = ("loss", "numerator", "log_normaliser", "regulariser", "reference_share", "competitors", "frames", "utterances")
+
+
 @dataclass(frozen=True)
 class ObjectiveSettings:
     """What stays the same from batch to batch.
@@ -54,10 +58,12 @@ class Objective:
     Attributes:
       loss: to minimise; the sum over utterances, regulariser included.
       sums: sums over the batch, by name, that can be added up over batches and ranks: see `metrics`.
+      log_sums: those at the points of the references' lattices, to look at their distribution; 0 where there is none.
     """
 
     loss: Tensor
     sums: Mapping[str, Tensor]
+    log_sums: Tensor
 
     def metrics(self) -> dict[str, float]:
         """Values to look at; waits for the device."""
@@ -124,7 +130,8 @@ def transducer_objective(
         points = Points(points.frames, points.prefixes, points.factors.to(frames.dtype))
         regulariser = regulariser + squared_log_sums(frames, prefixes, weight, bias, points)
         loss = loss + regulariser_weight * regulariser
-    return Objective(loss, _sums(loss, numerator, normaliser, raw_scores, regulariser, tree, frame_lengths))
+    sums = _sums(loss, numerator, normaliser, raw_scores, regulariser, tree, frame_lengths)
+    return Objective(loss, sums, lattice.log_sums.detach())
 
 
 @dataclass(frozen=True)
