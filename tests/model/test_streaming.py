@@ -93,7 +93,7 @@ def test_one_stream_alone_equals_itself_beside_others() -> None:
 
 def storage_elements(stream: Stream) -> int:
     """Everything that a stream keeps alive, also through views."""
-    tensors = (stream.features, stream.memory, stream.history)
+    tensors = [stream.features, *(part for cache in stream.caches for part in (cache.memory, cache.history))]
     return sum(tensor.untyped_storage().nbytes() // tensor.element_size() for tensor in tensors)
 
 
@@ -119,7 +119,7 @@ def test_unlimited_left_context_remembers_everything() -> None:
     for chunks in range(1, 6):
         stream.accept(torch.randn(16, 16))
         streaming.advance([stream])
-        assert stream.memory.shape[1] == 4 * (chunks - 1)  # a chunk is complete 5 features after its last
+        assert len(stream.caches[0].memory) == 4 * (chunks - 1)  # a chunk is complete 5 features after its last
 
 
 def test_no_streams_and_no_features() -> None:
@@ -138,7 +138,7 @@ def test_streams_keep_no_graph() -> None:
     stream = streaming.open()
     stream.accept(torch.randn(40, 16))
     (frames,) = streaming.advance([stream])
-    assert not frames.requires_grad and not stream.memory.requires_grad
+    assert not frames.requires_grad and not stream.caches[0].memory.requires_grad
 
 
 def test_what_cannot_stream_is_refused_by_name() -> None:
