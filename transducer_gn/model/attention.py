@@ -36,6 +36,8 @@ def by_key(scores: Tensor) -> Tensor:
     into rows that are one shorter lines the rows up, without a copy.
     """
     queries, distances = scores.shape[-2:]
+    if queries == 1:
+        return scores
     flat = scores.flatten(-2)[..., queries - 1 : queries - 1 + queries * (distances - 1)]
     return flat.unflatten(-1, (queries, distances - 1))[..., : distances - queries + 1]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from transducer_gn.errors import UserError
 from transducer_gn.model.attention import relative_positions
@@ -27,13 +28,12 @@ if TYPE_CHECKING:
 class Stream:
     """One utterance on its way: what was heard and not yet encoded, and what the encoder remembers.
 
-    `features` [n, F] begin one frame before the next output; `memory` [layers, M, 2A] and `history`
-    [layers, K - 1, D] are as in `LayerCache`; `finished` says that no more features will come.
+    `features` [n, F] begin one frame before the next output. `caches` has one entry per layer, without the batch
+    dimension: `memory` [M, 2A] and `history` [K - 1, D]. `finished` says that no more features will come.
     """
 
     features: Tensor
-    memory: Tensor
-    history: Tensor
+    caches: list[LayerCache]
     finished: bool = False
 
     def accept(self, features: Tensor) -> None:
@@ -78,12 +78,12 @@ class StreamingEncoder:
 
     def open(self) -> Stream:
         """A new stream."""
-        like = self.encoder.subsampling.norm.log_eps
-        empty = like.detach().new_zeros(1, 1, self.encoder.config.dim)
+        like = self._like()
+        empty = like.new_zeros(1, 1, self.encoder.config.dim)
         caches = [layer.empty_cache(empty) for layer in self.encoder.layers]
         # The zero frame before the first, as in a whole-utterance pass.
-        features = like.detach().new_zeros(1, self.encoder.config.feature_dim)
-        return Stream(features, torch.cat([c.memory for c in caches]), torch.cat([c.history for c in caches]))
+        features = like.new_zeros(1, self.encoder.config.feature_dim)
+        return Stream(features, [LayerCache(cache.memory[0], cache.history[0]) for cache in caches])
 
     @torch.no_grad()
     def advance(self, streams: list[Stream]) -> list[Tensor]:
@@ -101,22 +101,20 @@ class StreamingEncoder:
 
     def _step(self, streams: list[Stream], counts: list[int]) -> Tensor:
         """Encode one chunk of each of the `streams`; gives [B, size, D], of which `counts` are not padding."""
-        size = self.chunk.size
-        x = self.encoder.subsampling.windows(self._take_features(streams), torch.tensor(counts))
-        lengths = torch.tensor(counts, device=x.device)
-        valid = valid_frames(lengths, size)
-        past = max(stream.memory.shape[1] for stream in streams)
-        remembered = torch.tensor([stream.memory.shape[1] for stream in streams], device=x.device)
-        memory = torch.stack([pad_front(stream.memory, past) for stream in streams])
-        history = torch.stack([stream.history for stream in streams])
+        features = self._take_features(streams)
+        lengths = torch.tensor(counts, device=features.device)
+        x = self.encoder.subsampling.windows(features, lengths)
+        valid = valid_frames(lengths, self.chunk.size)
+        remembered = [len(stream.caches[0].memory) for stream in streams]
+        past = max(remembered)
         # Memories that are shorter than the longest are padded in front.
-        filled = valid_frames(remembered, past).flip(1)
+        filled = valid_frames(torch.tensor(remembered, device=x.device), past).flip(1)
         visible = torch.cat([filled, valid], dim=1).unsqueeze(1)
-        caches = []
-        for number, (layer, positions) in enumerate(zip(self.encoder.layers, self._tables(past + size), strict=True)):
-            x, cache = layer(x, positions, visible, valid, LayerCache(memory[:, number], history[:, number]))
-            caches.append(cache)
-        self._remember(streams, caches)
+        tables = self._tables(past + self.chunk.size)
+        for number, (layer, positions) in enumerate(zip(self.encoder.layers, tables, strict=True)):
+            x, cache = layer(x, positions, visible, valid, stack([s.caches[number] for s in streams], past))
+            for row, (stream, frames) in enumerate(zip(streams, remembered, strict=True)):
+                stream.caches[number] = self._cut(cache, row, frames + self.chunk.size)
         return x
 
     def _take_features(self, streams: list[Stream]) -> Tensor:
@@ -126,34 +124,36 @@ class StreamingEncoder:
         for stream in streams:
             # A copy, since a slice would keep all features alive that it was cut from.
             stream.features = stream.features[used:].clone()
-        padded = [torch.nn.functional.pad(w, (0, 0, 0, used + OVERLAP - len(w))) for w in windows]
+        padded = [functional.pad(w, (0, 0, 0, used + OVERLAP - len(w))) for w in windows]
         return torch.stack(padded)
 
-    def _remember(self, streams: list[Stream], caches: list[LayerCache]) -> None:
-        """Store in each stream what the layers remember after a chunk, no more than the left context."""
-        for row, stream in enumerate(streams):
-            kept = stream.memory.shape[1] + self.chunk.size
-            if self.chunk.left is not None:
-                kept = min(kept, self.chunk.left)
-            total = caches[0].memory.shape[1]
-            stream.memory = torch.stack([cache.memory[row, total - kept :] for cache in caches])
-            stream.history = torch.stack([cache.history[row] for cache in caches])
+    def _cut(self, cache: LayerCache, row: int, frames: int) -> LayerCache:
+        """What a stream keeps of a batch's cache: its last `frames`, but no more than the left context."""
+        if self.chunk.left is not None:
+            frames = min(frames, self.chunk.left)
+        memory = cache.memory[row, cache.memory.shape[1] - frames :]
+        # Copies, since views would keep the caches of all streams of the batch alive.
+        return LayerCache(memory.clone(), cache.history[row].clone())
 
     def _tables(self, keys: int) -> list[Tensor]:
         """Projected positions [H, keys + size - 1, A / H] of every layer."""
         size = self.chunk.size
         if keys > self._max_keys:
             # With unlimited left context, doubling keeps the cost of growth in proportion to the stream.
-            self._max_keys = keys if self.chunk.left is not None and keys == self.chunk.left + size else 2 * keys
-            config = self.encoder.config
-            like = self.encoder.subsampling.norm.log_eps
-            positions = relative_positions(size, self._max_keys, config.dim, like.device).to(like.dtype)
+            self._max_keys = 2 * keys if self.chunk.left is None else self.chunk.left + size
+            like = self._like()
+            positions = relative_positions(size, self._max_keys, self.encoder.config.dim, like.device).to(like.dtype)
             self._positions = [layer.attention.project_positions(positions) for layer in self.encoder.layers]
         # The largest distances come first.
         return [table[:, self._max_keys - keys :] for table in self._positions]
 
+    def _like(self) -> Tensor:
+        """A tensor of the device and type that the encoder computes with."""
+        return self.encoder.subsampling.norm.log_eps.detach()
 
-def pad_front(memory: Tensor, frames: int) -> Tensor:
-    """`memory` [layers, M, W] with zero frames in front up to [layers, frames, W]."""
-    missing = frames - memory.shape[1]
-    return torch.nn.functional.pad(memory, (0, 0, missing, 0)) if missing else memory
+
+def stack(caches: list[LayerCache], frames: int) -> LayerCache:
+    """One layer's caches of several streams as a batch, memories padded in front up to `frames`."""
+    missing = [frames - len(cache.memory) for cache in caches]
+    memories = [functional.pad(c.memory, (0, 0, n, 0)) if n else c.memory for c, n in zip(caches, missing, strict=True)]
+    return LayerCache(torch.stack(memories), torch.stack([cache.history for cache in caches]))
