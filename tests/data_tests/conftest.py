@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from data_tests.small_corpora import write_chapter
+from data_tests.small_corpora import REPOSITORY, write_chapter
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 TINY = ["--train", "60", "--dev", "16", "--test", "16", "--speakers-per-voice", "1", "--control", "0.25"]
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
+REPOSITORY = Path(__file__).resolve().parents[2]
+
 
 def write_chapter(folder: Path, names: list[str], seconds: float = 1.0) -> None:
     """Write FLAC files of noise and their transcript."""
