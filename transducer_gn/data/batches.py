@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 from lhotse import CutSet
-from lhotse.dataset import OnTheFlyFeatures, PrecomputedFeatures
+from lhotse.cut import Cut
+from lhotse.features import FeatureExtractor
+from lhotse.utils import LOG_EPSILON
 from torch.utils.data import DataLoader, Dataset
 
 from transducer_gn.data.augmentation import change_volume, mix_noise, seeded_generators, spec_augment
@@ -71,7 +73,7 @@ class BatchDataset(Dataset):
     ) -> None:
         self._tokenizer = tokenizer
         self._settings = settings
-        self._inputs = OnTheFlyFeatures(fbank()) if settings.on_the_fly else PrecomputedFeatures()
+        self._extractor = fbank() if settings.on_the_fly else None
         if augment and settings.noise.enabled and noise is None:
             raise UserError("noise.enabled needs noise; run prepare.sh with --musan, or switch it off")
         self._noise = list(noise) if augment and settings.noise.enabled else []
@@ -85,7 +87,7 @@ class BatchDataset(Dataset):
         draw = random.Random(seed)
         supervisions = [cut.supervisions[0] for cut in cuts]
         mixed = mix_noise(cuts, self._noise, self._settings.noise, draw) if self._noise else cuts
-        features, lengths = self._inputs(mixed)[:2]
+        features, lengths = collate_features(mixed, self._extractor)
         if self._volume is not None:
             features = change_volume(features, self._volume, draw)
         if self._spec_augment is not None:
@@ -94,7 +96,7 @@ class BatchDataset(Dataset):
         tokens = [torch.tensor(self._tokenizer.encode(supervision.text)) for supervision in supervisions]
         return Batch(
             features=features,
-            feature_lengths=lengths.long(),
+            feature_lengths=lengths,
             tokens=torch.nn.utils.rnn.pad_sequence(tokens, batch_first=True, padding_value=BLANK).long(),
             token_lengths=torch.tensor([len(ids) for ids in tokens]),
             texts=[supervision.text for supervision in supervisions],
@@ -105,9 +107,19 @@ class BatchDataset(Dataset):
         )
 
 
+def collate_features(cuts: Iterable[Cut], extractor: FeatureExtractor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the features of cuts [B, T', F] and their lengths [B]: stored ones, or computed from audio.
+
+    One utterance at a time: extractors of whole batches let the padding into an utterance's last frame.
+    """
+    matrices = [torch.from_numpy(cut.compute_features(extractor) if extractor else cut.load_features()) for cut in cuts]
+    padded = torch.nn.utils.rnn.pad_sequence(matrices, batch_first=True, padding_value=LOG_EPSILON)
+    return padded, torch.tensor([len(matrix) for matrix in matrices])
+
+
 def segments(lengths: torch.Tensor) -> torch.Tensor:
     """Return (sequence, first frame, number of frames) of each utterance [B, 3], as lhotse's SpecAugment wants them."""
-    return torch.stack([torch.arange(len(lengths)), torch.zeros(len(lengths), dtype=torch.long), lengths.long()], dim=1)
+    return torch.stack([torch.arange(len(lengths)), torch.zeros_like(lengths), lengths], dim=1)
 
 
 class ResumableBatches(ABC):
@@ -169,8 +181,9 @@ class ResumableBatches(ABC):
 class Batches(ResumableBatches):
     """All batches of a manifest.
 
-    With several ranks each sees its own batches, all the same number of them, and no utterance twice (unless an
-    epoch's last batches hold fewer utterances than there are ranks: then some of them come twice).
+    With several ranks each sees its own batches. In training all see the same number of them, and if an epoch's last
+    batches hold fewer utterances than there are ranks, some of those come twice, with "_dup0" added to their ids.
+    Otherwise no utterance comes twice, and one rank may have a batch more than another.
 
     Args:
         cuts: Utterances, best read lazily; see `PreparedData`.
@@ -214,12 +227,14 @@ class Batches(ResumableBatches):
         return [self._dataset[x] for x in ([most_audio] if most_audio is most_frames else [most_audio, most_frames])]
 
     def _remaining(self) -> Iterable[Batch]:
+        # Without a generator of its own the loader would draw from training's, once more in every resumed run.
         return DataLoader(
             self._dataset,
             sampler=self._sampler.batches(self.epoch, skip=self.consumed),
             batch_size=None,
             num_workers=self._settings.num_workers,
             pin_memory=torch.cuda.is_available(),
+            generator=torch.Generator(),
         )
 
     def _identity(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from transducer_gn.data.parallel import run_each
 SAMPLING_RATE = 16000
 # A recording whose largest sample stays below this holds nothing but silence (-80 dB).
 SILENT_BELOW = 1e-4
+MOST_SAMPLES = 2**40
 UTTERANCES_PER_TASK = 500
 
 
@@ -25,6 +26,9 @@ def check_audio(path: Path) -> tuple[int, str | None]:
     try:
         with soundfile.SoundFile(path) as file:
             promised, rate, channels = file.frames, file.samplerate, file.channels
+            # FLAC says zero for a length that it does not know, and libsndfile makes that the largest there is.
+            if promised > MOST_SAMPLES:
+                return 0, "zero length, or the header does not say how long it is"
             samples = file.read(dtype="float32")
     except (soundfile.LibsndfileError, RuntimeError) as error:
         return 0, f"the audio cannot be read, it is truncated or not FLAC ({str(error).rstrip('.')})"

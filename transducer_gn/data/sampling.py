@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import count, islice
 from typing import Any
 
 from lhotse import CutSet
@@ -50,14 +51,24 @@ class EpochSampler:
 
     def batches(self, epoch: int, skip: int) -> "Remaining":
         """Return this rank's batches of `epoch` but the first `skip`."""
-        return Remaining(self._sampler(epoch), epoch, skip, self._rank, self._world_size)
+        return Remaining(self._numbered(epoch), skip)
 
-    def _sampler(self, epoch: int) -> CutSampler:
-        common = dict(max_duration=self._settings.max_duration, rank=self._rank, world_size=self._world_size)
-        if not self._training:
-            return DynamicCutSampler(self._cuts, shuffle=False, **common)
-        seed = stable_seed("order", self._settings.seed, epoch)
-        return bucketing_sampler(self._cuts, self._bins, self._settings.buffer_size, seed, **common)
+    def _numbered(self, epoch: int) -> Iterator[NumberedCuts]:
+        """Yield this rank's batches of an epoch."""
+        limit, rank, ranks = self._settings.max_duration, self._rank, self._world_size
+        if self._training:
+            seed = stable_seed("order", self._settings.seed, epoch)
+            shares = dict(max_duration=limit, rank=rank, world_size=ranks)
+            sampler = bucketing_sampler(self._cuts, self._bins, self._settings.buffer_size, seed, **shares)
+        else:
+            # lhotse would give all ranks equally many batches by repeating utterances; error rates count each once.
+            everything = DynamicCutSampler(self._cuts, max_duration=limit, shuffle=False, rank=0, world_size=1)
+            sampler = islice(everything, rank, None, ranks)
+        with warnings.catch_warnings():
+            # About small buffers: small corpora are fine.
+            warnings.simplefilter("ignore", UserWarning)
+            for number, cuts in zip(count(rank, ranks), sampler):
+                yield NumberedCuts(epoch, number, cuts)
 
 
 def bucketing_sampler(cuts: Iterable[Cut], bins: list[float], buffer_size: int, seed: int, **arguments: Any) -> CutSampler:
@@ -79,22 +90,14 @@ def bucketing_sampler(cuts: Iterable[Cut], bins: list[float], buffer_size: int, 
 
 
 class Remaining(Sampler):
-    """The batches of one epoch from a position on."""
+    """The batches of one epoch from a position on; can be iterated once."""
 
-    def __init__(self, sampler: CutSampler, epoch: int, skip: int, rank: int, world_size: int) -> None:
-        self._sampler = sampler
-        self._epoch = epoch
+    def __init__(self, batches: Iterator[NumberedCuts], skip: int) -> None:
+        self._batches = batches
         self._skip = skip
-        self._rank = rank
-        self._world_size = world_size
 
     def __iter__(self) -> Iterator[NumberedCuts]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            iterator = iter(self._sampler)
-            for step, cuts in enumerate(iterator):
-                if step >= self._skip:
-                    yield NumberedCuts(self._epoch, step * self._world_size + self._rank, cuts)
+        return islice(self._batches, self._skip, None)
 
 
 def duration_bins(durations: list[float], num_buckets: int) -> list[float]:

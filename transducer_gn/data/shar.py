@@ -204,7 +204,8 @@ class ShardedBatches(ResumableBatches):
             **self._arguments,
         )
         workers = self._arguments["settings"].num_workers
-        loader = DataLoader(lane, batch_size=None, num_workers=workers, pin_memory=torch.cuda.is_available())
+        options = dict(pin_memory=torch.cuda.is_available(), generator=torch.Generator())
+        loader = DataLoader(lane, batch_size=None, num_workers=workers, **options)
         return (batch for batch in loader if batch is not None)
 
     def _identity(self) -> dict[str, Any]:

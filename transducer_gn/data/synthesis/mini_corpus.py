@@ -24,6 +24,7 @@ from transducer_gn.errors import UserError
 from transducer_gn.files import write_text
 
 PARTS = ("train", "dev", "test")
+SMALLEST_CHAPTER = 16
 LARGEST_CHAPTER = 100
 # Measured over the default corpus; `hours` uses it to choose the number of sentences.
 MEAN_SECONDS = 2.52
@@ -84,12 +85,12 @@ def part_name(part: str) -> str:
 
 
 def plan_chapters(settings: MiniCorpusSettings) -> list[Chapter]:
-    """Share the sentences of each part evenly among its speakers, in chapters of at most LARGEST_CHAPTER."""
+    """Share the sentences of each part evenly among its speakers, in chapters of 16 to 100."""
     chapters = []
     for part in PARTS:
         total = getattr(settings, part)
-        # With fewer sentences than speakers, the first speakers get one each.
-        speakers = speakers_of(part, settings.speakers_per_voice, settings.seed)[:total]
+        # In a tiny corpus not everybody gets a word in: twins need a chapter that holds both.
+        speakers = speakers_of(part, settings.speakers_per_voice, settings.seed)[: max(1, total // SMALLEST_CHAPTER)]
         for speaker, count in zip(speakers, shares(total, len(speakers))):
             sizes = shares(count, -(-count // LARGEST_CHAPTER))
             chapters += [Chapter(part, speaker, number, size) for number, size in enumerate(sizes, start=1)]
