@@ -114,12 +114,12 @@ class Trainer:
         plans = self.planner.plans(remaining, progress.epoch, progress.batch, lambda: self._weights().alpha)
         while group := list(islice(plans, self.config.training.accumulate)):
             self._update(group)
+            self._after_update()
             if self.world.any(self.stop_requested):
                 self.stop_requested = True
                 self._save(checkpoint.step_path(self.folder, progress.step))
                 logging.info("stopped after update %d on request; the same command goes on from there", progress.step)
                 return
-            self._after_update()
         progress.epoch, progress.batch = progress.epoch + 1, 0
         self.batches.set_epoch(progress.epoch)
         self.schedule.step_epoch()
