@@ -87,7 +87,7 @@ class Trainer:
         self.logbook = Logbook(folder, self.progress.step, world.is_first)
         self.wrapped = self.training_pass
         if world.size > 1:
-            self.wrapped = DistributedDataParallel(self.training_pass, broadcast_buffers=False)
+            self.wrapped = DistributedDataParallel(self.training_pass)
 
     # The run
 
