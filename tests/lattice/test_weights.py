@@ -112,6 +112,14 @@ def test_zero_gradients_give_zero(function):
 
 
 @pytest.mark.parametrize("function", [pair_weights, full_weights])
+def test_gradients_that_are_no_numbers_are_passed_on(function):
+    joiner = random_joiner(2)
+    outputs = tiled(function, *joiner, negligible=weights.NEGLIGIBLE)
+    for grad in torch.autograd.grad(outputs, joiner[:2], [torch.full_like(x, torch.nan) for x in outputs]):
+        assert grad.isnan().any()
+
+
+@pytest.mark.parametrize("function", [pair_weights, full_weights])
 def test_no_large_tensor_survives_the_forward_pass(function):
     frames, prefixes, tokens, weight, bias = random_joiner(0, torch.float32)
     kept = []

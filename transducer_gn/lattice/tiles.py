@@ -59,7 +59,8 @@ def narrow_tiles(tiles: list[Tile], magnitude: Tensor, tolerance: float) -> list
     if not tiles:
         return tiles
     points = sum(rows * frames for rows, frames in (tile.shape for tile in tiles))
-    active = magnitude > magnitude.amax() * (tolerance / points)
+    # Written so that NaN counts as active: a gradient that is not a number must stay one.
+    active = ~(magnitude <= magnitude.amax() * (tolerance / points))
     frames = torch.arange(magnitude.shape[1], device=magnitude.device)
     first = torch.where(active, frames, magnitude.shape[1]).amin(1)
     last = torch.where(active, frames, -1).amax(1)

@@ -1,0 +1,89 @@
+"""Invariant: the exact objective is the formula with Z over every label sequence, and no list can do better."""
+
+import oracles
+import pytest
+import torch
+
+from transducer_gn.lattice.prefix_tree import build_prefix_tree
+from transducer_gn.training import exact_objective as module
+from transducer_gn.training.exact_objective import exact_objective, state_logits
+from transducer_gn.training.objective import transducer_objective
+
+WIDTH, VOCABULARY, CONTEXT, LIMIT = 4, 3, 1, 2
+
+
+def random_case(seed, utterances=2, frames=3):
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+    tokens = torch.randint(1, VOCABULARY, (utterances, 2), generator=generator)
+    lengths = torch.randint(0, 3, (utterances,), generator=generator)
+    frame_lengths = torch.randint(1, frames + 1, (utterances,), generator=generator)
+    return (
+        normal(utterances, frames, WIDTH), frame_lengths, normal(VOCABULARY**CONTEXT, WIDTH), tokens, lengths,
+        normal(VOCABULARY, WIDTH), normal(VOCABULARY),
+    )  # fmt: skip
+
+
+def literal(case, alpha, regulariser_weight):
+    frames, frame_lengths, states, tokens, lengths, weight, bias = (x.detach() for x in case)
+    logits = torch.tanh(frames[:, :, None] + states) @ weight.t() + bias
+    log_sums = logits.logsumexp(-1)
+    total = 0.0
+    for b, length in enumerate(frame_lengths.tolist()):
+        reference = tuple(tokens[b, : lengths[b]].tolist())
+        interpolated = (logits[b] - alpha * log_sums[b][..., None]).tolist()
+        numerator = oracles.log_sum_exp(
+            [
+                oracles.label_sequence_weight(interpolated, CONTEXT, labels)
+                for labels in oracles.label_sequences(VOCABULARY, length, LIMIT)
+                if oracles.tokens_of(labels) == reference
+            ]
+        )
+        log_z = oracles.log_normaliser(logits[b].tolist(), CONTEXT, VOCABULARY, length, LIMIT)
+        total += (1 - alpha) * log_z - numerator
+        total += regulariser_weight * length * float(log_sums[b, :length].square().mean())
+    return total
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.3, 0.0])
+@pytest.mark.parametrize("seed", range(6))
+def test_equals_the_formula_written_out(seed, alpha, monkeypatch):
+    monkeypatch.setitem(module.POINTS, "cpu", 4)
+    case = random_case(seed)
+    options = dict(alpha=alpha, regulariser_weight=0.1)
+    result = exact_objective(*case, max_tokens_per_frame=LIMIT, **options)
+    assert result.loss.item() == pytest.approx(literal(case, **options), rel=1e-9)
+
+
+def test_gradcheck():
+    case = random_case(1)
+
+    def loss(frames, states, weight, bias):
+        arguments = (frames, case[1], states, *case[3:5], weight, bias)
+        return exact_objective(*arguments, alpha=0.3, regulariser_weight=0.1, max_tokens_per_frame=LIMIT).loss
+
+    assert torch.autograd.gradcheck(loss, (case[0], case[2], case[5], case[6]))
+
+
+def test_an_nbest_list_underestimates_the_loss():
+    # The paper's caveat: a list covers only a part of Z, so that its loss is too low. Here it can be seen.
+    frames, frame_lengths, states, tokens, lengths, weight, bias = random_case(3, utterances=1)
+    exact = exact_objective(
+        frames, frame_lengths, states, tokens, lengths, weight, bias, alpha=0.0, max_tokens_per_frame=6
+    )
+    listed = torch.cat([tokens[:, None], torch.tensor([[[1, 1], [2, 1]]])], dim=1)
+    tree = build_prefix_tree(listed, torch.cat([lengths[:, None], torch.tensor([[2, 1]])], dim=1))
+    prefixes = states[tree.tokens]  # with a context of one, a prefix's state is its last token
+    nbest = transducer_objective(frames, frame_lengths, prefixes, tree, weight, bias, alpha=0.0)
+    assert nbest.loss.item() < exact.loss.item()
+
+
+def test_hidden_vectors_are_computed_again_in_backward():
+    frames, _, states, _, _, weight, bias = random_case(0)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.shape) or x, lambda x: x):
+        state_logits(frames, states, weight, bias)
+    assert all(shape[-1:] != (WIDTH,) or len(shape) < 3 or shape == frames.shape for shape in kept), kept
