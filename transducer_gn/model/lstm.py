@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
-from transducer_gn.model.scaled import ScaledTensor
+from transducer_gn.model.scaled import ScaledBias, ScaledTensor
 
 # The hidden and cell states, each [B, layers, H].
 LstmState = tuple[Tensor, Tensor]
@@ -24,7 +24,7 @@ class LstmLayer(nn.Module):
         rms = (3 * dim) ** -0.5
         self.input_weight = ScaledTensor(4 * dim, inputs, rms=rms)
         self.state_weight = ScaledTensor(4 * dim, dim, rms=rms)
-        self.bias = ScaledTensor(4 * dim, rms=0.0)
+        self.bias = ScaledBias(4 * dim)
 
     def step(self, x: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """From input `x` [B, inputs] and states [B, H] to the next states [B, H]."""

@@ -1,4 +1,4 @@
-"""Full precision inside autocast."""
+"""Full precision inside autocast and for half-precision values."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -6,6 +6,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 import torch
+from torch import Tensor
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -26,3 +27,8 @@ def full_precision(function: Callable[Parameters, Result]) -> Callable[Parameter
             return function(*args, **kwargs)
 
     return run
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """`x` [...] itself, or in float32 if it is in half precision."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -17,17 +17,14 @@ STORED_RMS = 0.1
 class ScaledTensor(nn.Module):
     """A parameter `value` [*shape] that acts as `value * exp(log_scale)`, with initial root mean square `rms`.
 
-    An `rms` of 0 starts it at zero, as biases do.
+    `value` itself starts with root mean square `stored_rms`.
     """
 
-    def __init__(self, *shape: int, rms: float) -> None:
+    def __init__(self, *shape: int, rms: float, stored_rms: float = STORED_RMS) -> None:
         super().__init__()
-        self.value = nn.Parameter(torch.zeros(shape))
-        self.log_scale = nn.Parameter(torch.tensor(0.0))
-        if rms > 0:
-            bound = math.sqrt(3) * STORED_RMS  # the uniform distribution on +-bound has this root mean square
-            nn.init.uniform_(self.value, -bound, bound)
-            nn.init.constant_(self.log_scale, math.log(rms / STORED_RMS))
+        bound = math.sqrt(3) * stored_rms  # the uniform distribution on +-bound has this root mean square
+        self.value = nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
+        self.log_scale = nn.Parameter(torch.tensor(math.log(rms / stored_rms)))
 
     def scale(self) -> Tensor:
         """The factor [] between stored and effective values."""
@@ -38,13 +35,23 @@ class ScaledTensor(nn.Module):
         return self.value * self.scale()
 
 
+class ScaledBias(ScaledTensor):
+    """Biases [size] that start near zero with scale 1.
+
+    Not at zero, where a scale has no gradient, and not stored at full size, since they have yet to grow.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size, rms=0.1 * STORED_RMS, stored_rms=0.1 * STORED_RMS)
+
+
 class ScaledLinear(nn.Module):
     """A linear layer of scaled tensors; `gain` multiplies the initial weights, which keep variance at 1."""
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, gain: float = 1.0) -> None:
         super().__init__()
         self.weight = ScaledTensor(outputs, inputs, rms=gain * inputs**-0.5)
-        self.bias = ScaledTensor(outputs, rms=0.0) if bias else None
+        self.bias = ScaledBias(outputs) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         """From `x` [..., inputs] to [..., outputs]."""
@@ -70,15 +77,20 @@ class ScaledEmbedding(nn.Module):
 
 
 class ScaledConv2d(nn.Module):
-    """A square two-dimensional convolution of scaled tensors; `padding` is that of the second dimension alone."""
+    """A square convolution over time and frequency; `padding` is that of frequency alone.
+
+    Channels are the last dimension, in memory too, where everything around a convolution wants them.
+    """
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, padding: int) -> None:
         super().__init__()
         self.weight = ScaledTensor(outputs, inputs, kernel, kernel, rms=(inputs * kernel * kernel) ** -0.5)
-        self.bias = ScaledTensor(outputs, rms=0.0)
+        self.bias = ScaledBias(outputs)
         self.stride = stride
         self.padding = (0, padding)
 
     def forward(self, x: Tensor) -> Tensor:
-        """From `x` [B, inputs, H, W] to [B, outputs, H', W']."""
-        return functional.conv2d(x, self.weight(), self.bias(), stride=self.stride, padding=self.padding)
+        """From `x` [B, T, F, inputs] to [B, T', F', outputs]."""
+        weight = self.weight().contiguous(memory_format=torch.channels_last)
+        x = functional.conv2d(x.permute(0, 3, 1, 2), weight, self.bias(), stride=self.stride, padding=self.padding)
+        return x.permute(0, 2, 3, 1)

@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""Stage 4: train sentence piece models on the transcripts of the training parts."""
+
+import json
+from pathlib import Path
+
+from transducer_gn.data.manifest_files import read_json_lines
+from transducer_gn.data.program import run_program
+from transducer_gn.data.stage import Stage, file_fingerprint
+
+
+def main(data_dir: Path, vocab_sizes: list[int], token_model: str = "unigram") -> None:
+    """Train token models into DATA_DIR/lang_TYPE_SIZE.
+
+    Args:
+        data_dir: The folder that stage 1 wrote to.
+        vocab_sizes: Numbers of pieces, the three special ones included; one model for each.
+        token_model: unigram (as icefall does, whatever it calls it) or bpe.
+    """
+    parts = json.loads((data_dir / "parts.json").read_text())["train"]
+    manifests = [data_dir / "manifests" / f"supervisions_{part}.jsonl.gz" for part in parts]
+    fingerprints = [file_fingerprint(manifest) for manifest in manifests]
+    for vocab_size in vocab_sizes:
+        folder = data_dir / f"lang_{token_model}_{vocab_size}"
+        stage = Stage(folder / ".made.json", {"manifests": fingerprints, "vocab_size": vocab_size, "type": token_model})
+        if stage.is_done():
+            print(f"Token model: {folder} is complete")
+            continue
+        from transducer_gn.data.tokenizer import save_tokenizer, train_tokenizer
+
+        texts = [entry["text"] for manifest in manifests for entry in read_json_lines(manifest)]
+        tokenizer = train_tokenizer(texts, vocab_size, token_model)
+        stage.begin()
+        save_tokenizer(tokenizer, folder)
+        stage.finish()
+        print(f"Token model: {folder}, {sum(map(len, map(tokenizer.encode, texts))) / len(texts):.1f} tokens per utterance")
+
+
+if __name__ == "__main__":
+    run_program(main)

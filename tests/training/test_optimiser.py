@@ -1,0 +1,152 @@
+"""Invariant: Eve's and Eden's numbers are those of their formulas in float64, also after a restart from a saved state,
+and the AdamW choice is torch's."""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+
+from transducer_gn.config import OptimiserConfig
+from transducer_gn.training.optimiser import Eden, Eve, build_optimiser, build_schedule, warmup_share
+
+# Above its target size, below it, and a scalar far above it: only the first may shrink.
+STARTS = [np.full((3, 4), 0.5), np.full((5,), 0.01), np.array(7.0)]
+
+
+def gradients(step: int) -> list[np.ndarray]:
+    """Gradients of the step, with a zero among them."""
+    random = np.random.default_rng(step)
+    values = [random.normal(size=start.shape) for start in STARTS]
+    values[1][0] = 0.0
+    return values
+
+
+def eve_by_formula(steps: int, rates: list[float], decay: float = 1e-3, target: float = 0.1) -> list[np.ndarray]:
+    """Parameters after some steps of Eve, written out."""
+    values = [start.copy() for start in STARTS]
+    means = [np.zeros_like(start) for start in STARTS]
+    squares = [np.zeros_like(start) for start in STARTS]
+    for step in range(1, steps + 1):
+        for i, gradient in enumerate(gradients(step)):
+            means[i] = 0.9 * means[i] + 0.1 * gradient
+            squares[i] = 0.98 * squares[i] + 0.02 * gradient**2
+            size = values[i].size
+            if size > 1 and np.sqrt((values[i] ** 2).sum()) > target * np.sqrt(size):
+                values[i] = values[i] * (1 - decay)
+            unbiased_mean = means[i] / (1 - 0.9**step)
+            unbiased_square = squares[i] / (1 - 0.98**step)
+            values[i] = values[i] - rates[step - 1] * unbiased_mean / (np.sqrt(unbiased_square) + 1e-8)
+    return values
+
+
+def run(optimiser: torch.optim.Optimizer, parameters: list[torch.Tensor], steps: range) -> None:
+    """Take some steps with the gradients above."""
+    for step in steps:
+        for parameter, gradient in zip(parameters, gradients(step), strict=True):
+            parameter.grad = torch.from_numpy(np.asarray(gradient))
+        optimiser.step()
+
+
+def new_parameters() -> list[torch.Tensor]:
+    """The starting values as parameters in float64."""
+    return [torch.nn.Parameter(torch.from_numpy(start.copy())) for start in STARTS]
+
+
+def test_three_steps_of_eve_are_the_formula() -> None:
+    parameters = new_parameters()
+    run(Eve(parameters, lr=0.003), parameters, range(1, 4))
+    for parameter, oracle in zip(parameters, eve_by_formula(3, [0.003] * 3), strict=True):
+        np.testing.assert_allclose(parameter.detach().numpy(), oracle, rtol=1e-12)
+
+
+def test_eve_shrinks_only_tensors_above_their_target() -> None:
+    """With a zero gradient only the decay acts, and it does not depend on the learning rate."""
+    for lr in (0.003, 3.0):
+        parameters = new_parameters()
+        for parameter in parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        Eve(parameters, lr=lr, weight_decay=0.25).step()
+        np.testing.assert_allclose(parameters[0].detach().numpy(), 0.75 * STARTS[0], rtol=1e-15)
+        assert np.array_equal(parameters[1].detach().numpy(), STARTS[1])
+        assert np.array_equal(parameters[2].detach().numpy(), STARTS[2])
+
+
+def test_eve_leaves_parameters_without_gradient_alone() -> None:
+    parameters = new_parameters()
+    parameters[0].grad = torch.ones_like(parameters[0])
+    Eve(parameters, lr=0.1).step()
+    assert not np.array_equal(parameters[0].detach().numpy(), STARTS[0])
+    assert np.array_equal(parameters[1].detach().numpy(), STARTS[1])
+
+
+def test_eve_and_eden_restart_bit_for_bit() -> None:
+    config = OptimiserConfig(lr_batches=2.0, lr_epochs=1.0)
+    straight = new_parameters()
+    optimiser = build_optimiser(config, straight)
+    schedule = build_schedule(config, optimiser)
+    half_way: dict = {}
+    for step in range(1, 7):
+        run(optimiser, straight, range(step, step + 1))
+        schedule.step_batch()
+        if step == 3:
+            schedule.step_epoch()
+            values = [parameter.detach() for parameter in straight]
+            states = {"optimiser": optimiser.state_dict(), "schedule": schedule.state_dict()}
+            half_way = torch_round_trip({**states, "values": values})
+    restarted = [torch.nn.Parameter(value) for value in half_way["values"]]
+    optimiser = build_optimiser(config, restarted)
+    schedule = build_schedule(config, optimiser)
+    optimiser.load_state_dict(half_way["optimiser"])
+    schedule.load_state_dict(half_way["schedule"])
+    for step in range(4, 7):
+        run(optimiser, restarted, range(step, step + 1))
+        schedule.step_batch()
+    for one, other in zip(straight, restarted, strict=True):
+        assert torch.equal(one, other)
+
+
+def torch_round_trip(state: dict) -> dict:
+    """Through a file in memory, as a checkpoint that loads only weights does."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    buffer.seek(0)
+    return torch.load(buffer, weights_only=True)
+
+
+@pytest.mark.parametrize("batches, epochs", [(0, 0), (1, 0), (5000, 0), (0, 6), (40000, 39)])
+def test_eden_is_the_formula(batches: int, epochs: int) -> None:
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    optimiser = Eve([parameter], lr=0.003)
+    Eden(optimiser, lr_batches=5000, lr_epochs=6).load_state_dict({"batches": batches, "epochs": epochs})
+    oracle = 0.003 * ((batches**2 + 5000**2) / 5000**2) ** -0.25 * ((epochs**2 + 6**2) / 6**2) ** -0.25
+    assert optimiser.param_groups[0]["lr"] == pytest.approx(oracle, rel=1e-12)
+
+
+def test_eve_under_eden_follows_both_formulas() -> None:
+    parameters = new_parameters()
+    optimiser = Eve(parameters, lr=0.003)
+    schedule = Eden(optimiser, lr_batches=1.0, lr_epochs=2.0)
+    rates = []
+    for step in range(1, 4):
+        rates.append(0.003 * (1 + (step - 1) ** 2) ** -0.25 * (1.25 if step == 3 else 1.0) ** -0.25)
+        run(optimiser, parameters, range(step, step + 1))
+        schedule.step_batch()
+        if step == 2:
+            schedule.step_epoch()
+    for parameter, oracle in zip(parameters, eve_by_formula(3, rates), strict=True):
+        np.testing.assert_allclose(parameter.detach().numpy(), oracle, rtol=1e-12)
+
+
+def test_adamw_is_the_formula() -> None:
+    """AdamW decays every tensor by the learning rate times the weight decay."""
+    parameters = new_parameters()
+    run(build_optimiser(OptimiserConfig(kind="adamw", weight_decay=0.5), parameters), parameters, range(1, 2))
+    for parameter, start, gradient in zip(parameters, STARTS, gradients(1), strict=True):
+        oracle = start * (1 - 0.003 * 0.5) - 0.003 * gradient / (np.abs(gradient) + 1e-8)
+        np.testing.assert_allclose(parameter.detach().numpy(), oracle, rtol=1e-9)
+
+
+def test_warmup_grows_with_batches_and_ends() -> None:
+    config = OptimiserConfig(warmup_batches=200)
+    assert [warmup_share(config, batches) for batches in (0, 50, 200, 900)] == [0.0, 0.25, 1.0, 1.0]

@@ -1,0 +1,223 @@
+"""Batches of features and tokens, in an order that can be stopped and resumed anywhere."""
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from lhotse import CutSet
+from lhotse.cut import Cut
+from lhotse.features import FeatureExtractor
+from lhotse.utils import LOG_EPSILON
+from torch.utils.data import DataLoader, Dataset
+
+from transducer_gn.data.augmentation import change_volume, mix_noise, seeded_generators, spec_augment
+from transducer_gn.data.features import fbank
+from transducer_gn.data.filtering import encoder_frames_of_default_subsampling, usable_cuts
+from transducer_gn.data.sampling import EpochSampler, NumberedCuts
+from transducer_gn.data.seeds import stable_seed
+from transducer_gn.data.settings import BatchSettings
+from transducer_gn.data.tokenizer import BLANK, Tokenizer
+from transducer_gn.errors import UserError
+
+DEFAULT_KIND = "ordinary"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some utterances, longest first.
+
+    Attributes:
+        features: Log mel energies [B, T', 80], float32; what lies beyond an utterance's length is padding.
+        feature_lengths: Feature frames of each utterance [B], int64.
+        tokens: Token ids [B, U], int64, padded with 0.
+        token_lengths: Tokens of each utterance [B], int64.
+        texts: Transcripts.
+        ids: Utterance ids.
+        kinds: Kinds of utterances ("ordinary", "ambiguous", "control"), for error rates by kind.
+        durations: Seconds of each utterance [B], float32.
+        custom: What the manifest says besides about each utterance, such as the times of an ambiguous word.
+    """
+
+    features: torch.Tensor
+    feature_lengths: torch.Tensor
+    tokens: torch.Tensor
+    token_lengths: torch.Tensor
+    texts: list[str]
+    ids: list[str]
+    kinds: list[str]
+    durations: torch.Tensor
+    custom: list[dict[str, Any]]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """Return the batch with its tensors on `device`."""
+        names = ("features", "feature_lengths", "tokens", "token_lengths", "durations")
+        return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in names})
+
+    def pin_memory(self) -> "Batch":
+        """Return the batch in page-locked memory, from which copies to a GPU overlap with its work."""
+        names = ("features", "feature_lengths", "tokens", "token_lengths", "durations")
+        return replace(self, **{name: getattr(self, name).pin_memory() for name in names})
+
+
+class BatchDataset(Dataset):
+    """Makes a `Batch` from numbered cuts; the same cuts with the same number give the same batch anywhere."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, settings: BatchSettings, augment: bool, noise: CutSet | None = None
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._settings = settings
+        self._extractor = fbank() if settings.on_the_fly else None
+        if augment and settings.noise.enabled and noise is None:
+            raise UserError("noise.enabled needs noise; run prepare.sh with --musan, or switch it off")
+        self._noise = list(noise) if augment and settings.noise.enabled else []
+        self._volume = settings.volume if augment and settings.volume.enabled else None
+        masks = augment and settings.spec_augment.enabled
+        self._spec_augment = spec_augment(settings.spec_augment) if masks else None
+
+    def __getitem__(self, numbered: NumberedCuts) -> Batch:
+        cuts = CutSet.from_cuts(sorted(numbered.cuts, key=lambda cut: (-cut.duration, cut.id)))
+        seed = stable_seed("batch", self._settings.seed, numbered.epoch, numbered.number)
+        draw = random.Random(seed)
+        supervisions = [cut.supervisions[0] for cut in cuts]
+        mixed = mix_noise(cuts, self._noise, self._settings.noise, draw) if self._noise else cuts
+        features, lengths = collate_features(mixed, self._extractor)
+        if self._volume is not None:
+            features = change_volume(features, self._volume, draw)
+        if self._spec_augment is not None:
+            with seeded_generators(seed):
+                features = self._spec_augment(features, segments(lengths))
+        tokens = [torch.tensor(self._tokenizer.encode(supervision.text)) for supervision in supervisions]
+        return Batch(
+            features=features,
+            feature_lengths=lengths,
+            tokens=torch.nn.utils.rnn.pad_sequence(tokens, batch_first=True, padding_value=BLANK).long(),
+            token_lengths=torch.tensor([len(ids) for ids in tokens]),
+            texts=[supervision.text for supervision in supervisions],
+            ids=[cut.id for cut in cuts],
+            kinds=[(supervision.custom or {}).get("kind", DEFAULT_KIND) for supervision in supervisions],
+            durations=torch.tensor([cut.duration for cut in cuts]),
+            custom=[supervision.custom or {} for supervision in supervisions],
+        )
+
+
+def collate_features(cuts: Iterable[Cut], extractor: FeatureExtractor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the features of cuts [B, T', F] and their lengths [B]: stored ones, or computed from audio.
+
+    One utterance at a time: extractors of whole batches let the padding into an utterance's last frame.
+    """
+    matrices = [torch.from_numpy(cut.compute_features(extractor) if extractor else cut.load_features()) for cut in cuts]
+    padded = torch.nn.utils.rnn.pad_sequence(matrices, batch_first=True, padding_value=LOG_EPSILON)
+    return padded, torch.tensor([len(matrix) for matrix in matrices])
+
+
+def segments(lengths: torch.Tensor) -> torch.Tensor:
+    """Return (sequence, first frame, number of frames) of each utterance [B, 3], as lhotse's SpecAugment wants them."""
+    return torch.stack([torch.arange(len(lengths)), torch.zeros_like(lengths), lengths], dim=1)
+
+
+class ResumableBatches(ABC):
+    """Batches of one epoch after another: iterating goes on where `state_dict` says.
+
+    One pass of a `for` loop yields what is left of the current epoch and then moves on to the start of the next, so
+    the same object serves one epoch after another.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.consumed = 0
+
+    @abstractmethod
+    def _remaining(self) -> Iterable[Batch]:
+        """Return the batches of `epoch` but the first `consumed`."""
+
+    @abstractmethod
+    def _identity(self) -> dict[str, Any]:
+        """Return everything that the sequence of batches depends on."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the start of an epoch."""
+        self.epoch = epoch
+        self.consumed = 0
+
+    def __iter__(self) -> Iterator[Batch]:
+        for batch in self._remaining():
+            self.consumed += 1
+            yield batch
+        self.set_epoch(self.epoch + 1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position: how many batches of which epoch were handed out, and of which data.
+
+        Call it in the loop's body or between loops: batches that workers prepared but nobody got do not count.
+        """
+        return {"epoch": self.epoch, "consumed": self.consumed, "identity": self._identity()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go to a position; data or settings that would give other batches are refused."""
+        for name, value in self._identity().items():
+            if state["identity"].get(name) != value:
+                raise UserError(
+                    f"cannot resume: {name} was {state['identity'].get(name)} and is now {value}, "
+                    "so the batches left would be others; use the same data and settings, or start a new run"
+                )
+        self.epoch, self.consumed = state["epoch"], state["consumed"]
+
+
+class Batches(ResumableBatches):
+    """All batches of a manifest.
+
+    With several ranks each sees its own batches. In training all see the same number of them, and if an epoch's last
+    batches hold fewer utterances than there are ranks, some of those come twice, with "_dup0" added to their ids.
+    Otherwise no utterance comes twice, and one rank may have a batch more than another.
+
+    Args:
+        cuts: Utterances, best read lazily; see `PreparedData`.
+        tokenizer: Turns texts into tokens.
+        settings: How batches are made.
+        training: Training batches are shuffled, filtered and augmented; others are none of that.
+        noise: Noise to mix in where the settings say so.
+        rank: This process's number.
+        world_size: Number of processes that train together.
+        encoder_frames: Encoder frames for a number of feature frames; decides which utterances have too many tokens.
+    """
+
+    def __init__(
+        self,
+        cuts: CutSet,
+        tokenizer: Tokenizer,
+        settings: BatchSettings,
+        *,
+        training: bool,
+        noise: CutSet | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+        encoder_frames: Callable[[int], int] = encoder_frames_of_default_subsampling,
+    ) -> None:
+        super().__init__()
+        self._settings = settings
+        self._dataset = BatchDataset(tokenizer, settings, training, noise)
+        usable, self.report = usable_cuts(cuts, tokenizer, settings, encoder_frames, training)
+        self._sampler = EpochSampler(usable, self.report, settings, training, rank, world_size)
+
+    def _remaining(self) -> Iterable[Batch]:
+        # Without a generator of its own the loader would draw from training's, once more in every resumed run.
+        return DataLoader(
+            self._dataset,
+            sampler=self._sampler.batches(self.epoch, skip=self.consumed),
+            batch_size=None,
+            num_workers=self._settings.num_workers,
+            pin_memory=torch.cuda.is_available(),
+            generator=torch.Generator(),
+        )
+
+    def _identity(self) -> dict[str, Any]:
+        """Batches do not depend on the number of workers."""
+        settings = {name: value for name, value in asdict(self._settings).items() if name != "num_workers"}
+        return settings | self._sampler.identity()

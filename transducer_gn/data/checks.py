@@ -1,0 +1,73 @@
+"""Bad audio, found before anything is made of it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from transducer_gn.data.layout import Problem, Utterance
+from transducer_gn.data.parallel import run_each
+
+SAMPLING_RATE = 16000
+# A recording whose largest sample stays below this holds nothing but silence (-80 dB).
+SILENT_BELOW = 1e-4
+MOST_SAMPLES = 2**40
+UTTERANCES_PER_TASK = 500
+
+
+def check_audio(path: Path) -> tuple[int, str | None]:
+    """Return a recording's number of samples, and what is wrong with it, if anything.
+
+    The whole file is decoded: the header of a truncated file looks perfectly well.
+    """
+    if path.stat().st_size == 0:
+        return 0, "the file is empty"
+    try:
+        with soundfile.SoundFile(path) as file:
+            promised, rate, channels = file.frames, file.samplerate, file.channels
+            # FLAC says zero for a length that it does not know, and libsndfile makes that the largest there is.
+            if promised > MOST_SAMPLES:
+                return 0, "zero length, or the header does not say how long it is"
+            samples = file.read(dtype="float32")
+    except (soundfile.LibsndfileError, RuntimeError) as error:
+        return 0, f"the audio cannot be read, it is truncated or not FLAC ({str(error).rstrip('.')})"
+    return len(samples), audio_fault(samples, promised, rate, channels)
+
+
+def audio_fault(samples: np.ndarray, promised: int, rate: int, channels: int) -> str | None:
+    """Return what is wrong with decoded audio, or None."""
+    if rate != SAMPLING_RATE:
+        return f"sampling rate {rate} Hz instead of {SAMPLING_RATE} Hz"
+    if channels != 1:
+        return f"{channels} channels instead of one"
+    if len(samples) == 0:
+        return "no samples (zero length)"
+    if len(samples) < promised:
+        return f"truncated: {len(samples)} of {promised} samples"
+    if np.abs(samples).max() < SILENT_BELOW:
+        return "silent"
+    return None
+
+
+def check_all_audio(
+    utterances: Sequence[Utterance], jobs: int, label: str
+) -> tuple[list[tuple[Utterance, int]], list[Problem]]:
+    """Decode all recordings; return the good ones with their numbers of samples, and the problems of the others."""
+    tasks = [
+        ([utterance.audio for utterance in utterances[start : start + UTTERANCES_PER_TASK]],)
+        for start in range(0, len(utterances), UTTERANCES_PER_TASK)
+    ]
+    results = [result for task in run_each(check_many, tasks, jobs, label) for result in task]
+    good, problems = [], []
+    for utterance, (samples, fault) in zip(utterances, results):
+        if fault is None:
+            good.append((utterance, samples))
+        else:
+            problems.append(Problem(str(utterance.audio), fault))
+    return good, problems
+
+
+def check_many(paths: Sequence[Path]) -> list[tuple[int, str | None]]:
+    """Check several recordings."""
+    return [check_audio(path) for path in paths]

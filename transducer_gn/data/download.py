@@ -1,0 +1,78 @@
+"""LibriSpeech, Mini LibriSpeech and MUSAN from openslr.org, through lhotse."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from transducer_gn.errors import UserError
+
+EVALUATION_PARTS = ("dev-clean", "dev-other", "test-clean", "test-other")
+CORPORA = {
+    "librispeech": ("train-clean-100", "train-clean-360", "train-other-500", *EVALUATION_PARTS),
+    "librispeech-100": ("train-clean-100", *EVALUATION_PARTS),
+    "mini-librispeech": ("train-clean-5", "dev-clean-2"),
+}
+
+
+def corpus_folder(dl_dir: Path) -> Path:
+    """Return where the parts lie: in dl_dir/LibriSpeech, or in dl_dir itself if it holds parts."""
+    below = dl_dir / "LibriSpeech"
+    return dl_dir if not below.is_dir() and any(dl_dir.glob("*/*/*/*.trans.txt")) else below
+
+
+def missing_parts(dl_dir: Path, parts: Sequence[str]) -> list[str]:
+    """Return the parts that have to be downloaded.
+
+    lhotse marks a part it has unpacked with `.completed`. A part without that mark counts as there if nobody can be
+    in the middle of unpacking it, that is, if its archive is not in `dl_dir`: then it was put there by hand.
+    """
+    folder = corpus_folder(dl_dir)
+    return [
+        part
+        for part in parts
+        if not (folder / part / ".completed").is_file()
+        and not ((folder / part).is_dir() and not (dl_dir / f"{part}.tar.gz").exists())
+    ]
+
+
+def download_corpus(corpus: str, dl_dir: Path, download: Callable[..., Path] | None = None) -> Path:
+    """Make sure that all parts of `corpus` are in `dl_dir`; return the folder that holds them.
+
+    `download` is lhotse's `download_librispeech` unless a test gives another.
+    """
+    missing = missing_parts(dl_dir, CORPORA[corpus])
+    if missing:
+        if download is None:
+            from lhotse.recipes import download_librispeech as download
+        print(f"Downloading {', '.join(missing)} to {dl_dir}", flush=True)
+        fetch(download, dl_dir, "https://www.openslr.org/12", dataset_parts=missing)
+        if still := missing_parts(dl_dir, missing):
+            raise UserError(f"{', '.join(still)} did not arrive in {dl_dir}; download them by hand and call again")
+    return corpus_folder(dl_dir)
+
+
+def download_noise(dl_dir: Path, download: Callable[..., Path] | None = None) -> Path:
+    """Make sure that MUSAN is in `dl_dir`; return its folder."""
+    folder = dl_dir / "musan"
+    by_hand = folder.is_dir() and not (dl_dir / "musan.tar.gz").exists()
+    if not by_hand and not (dl_dir / ".musan_completed").is_file():
+        if download is None:
+            from lhotse.recipes import download_musan as download
+        print(f"Downloading MUSAN to {dl_dir}", flush=True)
+        fetch(download, dl_dir, "https://www.openslr.org/17")
+    return folder
+
+
+def fetch(download: Callable[..., Path], dl_dir: Path, page: str, **arguments) -> None:
+    """Call one of lhotse's downloaders; what the network does wrong becomes a sentence."""
+    dl_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        download(target_dir=dl_dir, **arguments)
+    # urllib raises URLError (an OSError) or HTTPException; a broken archive is a TarError or EOFError.
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
+            raise
+        reason = str(error) or type(error).__name__
+        raise UserError(
+            f"the download to {dl_dir} failed ({reason}); call again to resume, "
+            f"or download from {page}, unpack there by hand and delete the archive"
+        ) from error

@@ -1,0 +1,151 @@
+"""Corpora in LibriSpeech's layout: PART/SPEAKER/CHAPTER/ with FLAC files and a SPEAKER-CHAPTER.trans.txt."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transducer_gn.errors import UserError
+
+ROLES = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """One line of a transcript with its audio file.
+
+    `words` are (word, start, duration) in seconds where the corpus has alignments; `custom` is what a
+    `.kinds.jsonl` beside the transcript says about the utterance, at least its "kind".
+    """
+
+    id: str
+    speaker: str
+    audio: Path
+    text: str
+    words: tuple[tuple[str, float, float], ...] = ()
+    custom: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong with one utterance: where, and what."""
+
+    place: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.reason}"
+
+
+def find_parts(root: Path) -> list[str]:
+    """Return the names of the folders in `root` that hold transcripts."""
+    if not root.is_dir():
+        raise UserError(f"there is no folder {root}; name the corpus with --corpus or --dl-dir")
+    parts = [folder.name for folder in sorted(root.iterdir()) if folder.is_dir() and any(folder.rglob("*.trans.txt"))]
+    if not parts:
+        raise UserError(
+            f"{root} holds no corpus in LibriSpeech's layout: there is no PART/SPEAKER/CHAPTER/*.trans.txt below it"
+        )
+    return parts
+
+
+def assign_roles(parts: Sequence[str], chosen: dict[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Say which parts are for training, dev and test: as `chosen` names them, otherwise by the start of their names."""
+    for role, names in chosen.items():
+        unknown = [name for name in names if name not in parts]
+        if unknown:
+            raise UserError(f"--{role} names the part {unknown[0]!r}, but the corpus has only {', '.join(parts)}")
+    taken = {name for names in chosen.values() for name in names}
+    roles = {
+        role: list(chosen.get(role) or (part for part in parts if part.startswith(role) and part not in taken))
+        for role in ROLES
+    }
+    if not roles["train"]:
+        raise UserError(f"none of the parts {', '.join(parts)} starts with 'train'; name the training parts with --train")
+    return roles
+
+
+def part_files(root: Path, part: str) -> list[Path]:
+    """Return all files of a part that matter, sorted."""
+    suffixes = (".flac", ".trans.txt", ".alignment.txt", ".kinds.jsonl")
+    return sorted(file for file in (root / part).rglob("*") if file.name.endswith(suffixes))
+
+
+def read_part(root: Path, part: str) -> tuple[list[Utterance], list[Problem]]:
+    """Read a part's transcripts; return its utterances sorted by id, and what is wrong with those left out.
+
+    Audio is not opened here.
+    """
+    files = part_files(root, part)
+    audio = {file.stem: file for file in files if file.suffix == ".flac"}
+    utterances: dict[str, Utterance] = {}
+    problems, named = [], set()
+    for transcript in (file for file in files if file.name.endswith(".trans.txt")):
+        words, custom = read_alignments(sibling(transcript, "alignment.txt")), read_kinds(sibling(transcript, "kinds.jsonl"))
+        for number, line in enumerate(read_text_lines(transcript), start=1):
+            name, _, text = line.strip().partition(" ")
+            if not name:
+                continue
+            place = f"{transcript}, line {number}, utterance {name}"
+            named.add(name)
+            if name in utterances:
+                problems.append(Problem(place, "duplicate utterance id"))
+            elif not text.strip():
+                problems.append(Problem(place, "empty transcript"))
+            elif name not in audio:
+                problems.append(Problem(place, f"there is no {name}.flac in this part"))
+            else:
+                text = " ".join(text.split())
+                speaker = name.split("-")[0]
+                utterances[name] = Utterance(name, speaker, audio[name], text, words.get(name, ()), custom.get(name, {}))
+    problems += [Problem(str(audio[name]), "missing transcript") for name in sorted(set(audio) - named)]
+    return sorted(utterances.values(), key=lambda utterance: utterance.id), problems
+
+
+def sibling(transcript: Path, suffix: str) -> Path:
+    """Return the file with another suffix beside SPEAKER-CHAPTER.trans.txt."""
+    return transcript.with_name(transcript.name.removesuffix("trans.txt") + suffix)
+
+
+def read_text_lines(path: Path) -> list[str]:
+    """Return the lines of a UTF-8 file."""
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}); convert it") from None
+
+
+def read_alignments(path: Path) -> dict[str, tuple[tuple[str, float, float], ...]]:
+    """Read word times in the format of the published LibriSpeech alignments; silences are left out.
+
+    A line is `ID ",WORD,,WORD," "END,END,END,..."`: words, empty for silences, and the end of each in seconds.
+    """
+    if not path.is_file():
+        return {}
+    alignments = {}
+    for number, line in enumerate(read_text_lines(path), start=1):
+        try:
+            name, words, ends = line.split()
+            ends = [0.0, *map(float, ends.strip('"').split(","))]
+            words = words.strip('"').split(",")
+        except ValueError:
+            raise UserError(f"{path}, line {number} is not an alignment; repair or delete the file") from None
+        alignments[name] = tuple(
+            (word, start, round(end - start, 8)) for word, start, end in zip(words, ends, ends[1:]) if word
+        )
+    return alignments
+
+
+def read_kinds(path: Path) -> dict[str, dict[str, Any]]:
+    """Read what a `.kinds.jsonl` file says about each utterance."""
+    if not path.is_file():
+        return {}
+    kinds = {}
+    for number, line in enumerate(read_text_lines(path), start=1):
+        try:
+            entry = json.loads(line)
+            kinds[entry.pop("id")] = entry
+        except (ValueError, KeyError, AttributeError):
+            raise UserError(f"{path}, line {number} is not a JSON object with an id; repair or delete the file") from None
+    return kinds

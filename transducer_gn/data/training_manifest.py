@@ -1,0 +1,93 @@
+"""The combined training manifest, and the checks of everything that prepare.sh produced."""
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from lhotse.cut import Cut
+
+from transducer_gn.data.manifest_files import read_lines, write_lines
+from transducer_gn.data.prepared import PreparedData
+from transducer_gn.data.seeds import stable_seed
+from transducer_gn.data.tokenizer import UNKNOWN, Tokenizer
+from transducer_gn.errors import UserError
+
+DECODED_PER_PART = 20
+
+
+def combine_training_parts(data: PreparedData, seed: int) -> None:
+    """Write `cuts_train.jsonl.gz`: the cuts of all training parts in one random order."""
+    lines = [line for part in data.parts("train") for line in read_lines(part_manifest(data, part))]
+    random.Random(stable_seed("training manifest", seed)).shuffle(lines)
+    write_lines(data.folder / "cuts_train.jsonl.gz", lines)
+
+
+def part_manifest(data: PreparedData, part: str) -> Path:
+    """Return the path of a part's cut manifest."""
+    return data.folder / "fbank" / f"cuts_{part}.jsonl.gz"
+
+
+def validate(data: PreparedData, tokenizers: Iterable[Tokenizer]) -> None:
+    """Check every cut of every part, its features' place on disk, and some features themselves; stop at a fault."""
+    tokenizers = list(tokenizers)
+    speakers: dict[str, set[str]] = {}
+    for role in ("train", "dev", "test"):
+        speakers[role] = set()
+        for part in data.parts(role):
+            speakers[role] |= validate_part(data, part, tokenizers if role == "train" else [])
+    for role in ("dev", "test"):
+        if shared := speakers["train"] & speakers[role]:
+            print(f"Note: {len(shared)} speakers are in training and in {role} parts, for example {min(shared)}")
+
+
+def validate_part(data: PreparedData, part: str, tokenizers: list[Tokenizer]) -> set[str]:
+    """Check one part; return its speakers."""
+    manifest = part_manifest(data, part)
+    sizes: dict[str, int] = {}
+    ids: set[str] = set()
+    speakers: set[str] = set()
+    total = sum(1 for _ in read_lines(manifest))
+    decode_every = max(1, total // DECODED_PER_PART)
+    for index, cut in enumerate(data.cuts(part)):
+        fault = cut_fault(cut, sizes, tokenizers)
+        if fault is None and cut.id in ids:
+            fault = "its id appears twice"
+        if fault is None and index % decode_every == 0:
+            fault = features_fault(cut)
+        if fault is not None:
+            raise UserError(f"{manifest}, cut {cut.id}: {fault}; delete {manifest.parent / part} and run prepare.sh again")
+        ids.add(cut.id)
+        speakers.add(cut.supervisions[0].speaker)
+    return speakers
+
+
+def cut_fault(cut: Cut, sizes: dict[str, int], tokenizers: list[Tokenizer]) -> str | None:
+    """Return what is wrong with a cut, or None; `sizes` remembers the sizes of feature archives."""
+    if len(cut.supervisions) != 1:
+        return f"{len(cut.supervisions)} supervisions instead of one"
+    supervision = cut.supervisions[0]
+    if supervision.start < 0 or supervision.end > cut.duration + 1e-3:
+        return "its supervision does not lie inside it"
+    if not supervision.text:
+        return "its text is empty"
+    if any(UNKNOWN in tokenizer.encode(supervision.text) for tokenizer in tokenizers):
+        return "its text has characters that the token model does not know"
+    if not cut.has_features:
+        return "it has no features"
+    archive = cut.features.storage_path
+    if archive not in sizes:
+        sizes[archive] = Path(archive).stat().st_size if Path(archive).is_file() else -1
+    if sum(map(int, cut.features.storage_key.split(","))) > sizes[archive]:
+        return f"its features are missing in {archive}"
+    return None
+
+
+def features_fault(cut: Cut) -> str | None:
+    """Read a cut's features and return what is wrong with them, or None."""
+    matrix = cut.load_features()
+    if matrix.shape != (cut.num_frames, cut.num_features):
+        return f"its features have shape {matrix.shape}, not {(cut.num_frames, cut.num_features)}"
+    if not np.isfinite(matrix).all():
+        return "its features are not finite"
+    return None
