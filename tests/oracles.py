@@ -65,3 +65,44 @@ def emission_times(token_weights, blank_weights, tokens: int, frames: int) -> li
         for u, t in enumerate(path):
             expected[u] += share * t
     return expected
+
+
+def label_sequences(vocabulary: int, frames: int, max_tokens_per_frame: int) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """Every label sequence: for each frame, the tokens emitted before its blank."""
+    one_frame = [
+        tokens
+        for count in range(max_tokens_per_frame + 1)
+        for tokens in product(range(1, vocabulary), repeat=count)
+    ]
+    yield from product(one_frame, repeat=frames)
+
+
+def label_sequence_weight(logits, context: int, labels: tuple[tuple[int, ...], ...]) -> float:
+    """Log weight of one label sequence under a finite-state model; logits[t][state][label]."""
+    vocabulary = len(logits[0][0])
+    history = (0,) * context
+    weight = 0.0
+    for t, tokens in enumerate(labels):
+        for token in (*tokens, 0):
+            state = 0
+            for digit in history:
+                state = state * vocabulary + digit
+            weight += float(logits[t][state][token])
+            if token != 0:
+                history = (*history, token)[1:] if context else ()
+    return weight
+
+
+def log_normaliser(logits, context: int, vocabulary: int, frames: int, max_tokens_per_frame: int) -> float:
+    """Exact log Z of a finite-state model: the log-sum over every label sequence."""
+    return log_sum_exp(
+        [
+            label_sequence_weight(logits, context, labels)
+            for labels in label_sequences(vocabulary, frames, max_tokens_per_frame)
+        ]
+    )
+
+
+def tokens_of(labels: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    """The token sequence that a label sequence spells."""
+    return tuple(token for tokens in labels for token in tokens)

@@ -10,25 +10,9 @@ from typing import Literal
 
 from jsonargparse import ArgumentParser, Namespace
 
-from transducer_gn.errors import UserError
-
-
-def require(condition: bool, setting: str, problem: str) -> None:
-    """Raise a `UserError` that names `setting` unless `condition` holds."""
-    if not condition:
-        raise UserError(f"{setting}: {problem}")
-
-
-def require_positive(section: str, **settings: float) -> None:
-    """Raise a `UserError` that names the first of `settings` that is not above zero."""
-    for name, value in settings.items():
-        require(value > 0, f"{section}.{name}", f"must be above 0, not {value}")
-
-
-def require_probability(section: str, **settings: float) -> None:
-    """Raise a `UserError` that names the first of `settings` that is not in [0, 1)."""
-    for name, value in settings.items():
-        require(0 <= value < 1, f"{section}.{name}", f"must be in [0, 1), not {value}")
+from transducer_gn.errors import require, require_positive, require_probability
+from transducer_gn.training.objective import ObjectiveSettings
+from transducer_gn.training.settings import CompetitorConfig, DataConfig, NormalisationConfig, TrainingConfig
 
 
 @dataclass(frozen=True)
@@ -241,11 +225,28 @@ class Config:
 
     Args:
         model: the Transducer
+        data: what to train and validate on
+        normalisation: the way from local to global normalisation
+        competitors: the search for competitors in training
+        objective: how the objective is evaluated
         optimiser: optimiser and learning rate
+        training: the loop
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    normalisation: NormalisationConfig = field(default_factory=NormalisationConfig)
+    competitors: CompetitorConfig = field(default_factory=CompetitorConfig)
+    objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def __post_init__(self) -> None:
+        require(
+            not self.normalisation.exact or self.model.predictor.kind == "finite-state",
+            "normalisation.exact",
+            'needs model.predictor.kind = "finite-state", since no other predictor has an exact sum',
+        )
 
 
 def config_parser(description: str) -> ArgumentParser:

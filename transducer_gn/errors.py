@@ -8,6 +8,24 @@ class UserError(Exception):
     """One clear sentence that names the file, utterance or flag at fault and what to do about it."""
 
 
+def require(condition: bool, setting: str, problem: str) -> None:
+    """Raise a `UserError` that names `setting` unless `condition` holds."""
+    if not condition:
+        raise UserError(f"{setting}: {problem}")
+
+
+def require_positive(section: str, **settings: float) -> None:
+    """Raise a `UserError` that names the first of `settings` that is not above zero."""
+    for name, value in settings.items():
+        require(value > 0, f"{section}.{name}", f"must be above 0, not {value}")
+
+
+def require_probability(section: str, **settings: float) -> None:
+    """Raise a `UserError` that names the first of `settings` that is not in [0, 1)."""
+    for name, value in settings.items():
+        require(0 <= value < 1, f"{section}.{name}", f"must be in [0, 1), not {value}")
+
+
 def run_script(main: Callable[[], None]) -> None:
     """Run a script's `main`; a `UserError` becomes its sentence on standard error and exit code 2."""
     try:

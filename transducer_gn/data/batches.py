@@ -141,6 +141,14 @@ class ResumableBatches(ABC):
     def _identity(self) -> dict[str, Any]:
         """Return everything that the sequence of batches depends on."""
 
+    @abstractmethod
+    def count(self, epoch: int) -> int:
+        """Return the number of this rank's batches in an epoch."""
+
+    def largest(self, epoch: int) -> list[Batch]:
+        """Return the batches of an epoch that need most memory, where they can be told without reading the data."""
+        return []
+
     def set_epoch(self, epoch: int) -> None:
         """Go to the start of an epoch."""
         self.epoch = epoch
@@ -205,6 +213,18 @@ class Batches(ResumableBatches):
         self._dataset = BatchDataset(tokenizer, settings, training, noise)
         usable, self.report = usable_cuts(cuts, tokenizer, settings, encoder_frames, training)
         self._sampler = EpochSampler(usable, self.report, settings, training, rank, world_size)
+
+    def count(self, epoch: int) -> int:
+        """Step over the epoch's batches without loading them."""
+        return sum(1 for _ in self._sampler.batches(epoch, skip=0))
+
+    def largest(self, epoch: int) -> list[Batch]:
+        """Return those with most audio, padding included, and with the longest utterance."""
+        numbered = list(self._sampler.batches(epoch, skip=0))
+        longest = {id(x): max(cut.duration for cut in x.cuts) for x in numbered}
+        most_audio = max(numbered, key=lambda x: len(x.cuts) * longest[id(x)])
+        most_frames = max(numbered, key=lambda x: longest[id(x)])
+        return [self._dataset[x] for x in ([most_audio] if most_audio is most_frames else [most_audio, most_frames])]
 
     def _remaining(self) -> Iterable[Batch]:
         # Without a generator of its own the loader would draw from training's, once more in every resumed run.

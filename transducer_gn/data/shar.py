@@ -190,6 +190,10 @@ class ShardedBatches(ResumableBatches):
         seconds = sum(duration for _, duration in shards)
         self.batches_per_epoch = ceil(seconds / (settings.max_duration * world_size))
 
+    def count(self, epoch: int) -> int:
+        """The same in every epoch."""
+        return self.batches_per_epoch
+
     def _remaining(self) -> Iterable[Batch]:
         lane = LaneDataset(
             dataset=self._dataset,

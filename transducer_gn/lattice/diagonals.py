@@ -2,10 +2,10 @@
 
 A point (t, u) is reached from (t - 1, u) by the blank and from (t, u - 1) by a token. Both lie on the diagonal
 t + u - 1, so that a whole diagonal of all sequences is computed at once: T + U vector steps, not T x U scalar ones.
+On diagonal d, row u is the point (t = d - u, u).
 
-*Skewed* tensors hold diagonals: `skewed[d, h, u]` is the point (t = d - u, u) of sequence h, and -inf where there is
-no such frame. Everything here is float64: scores are sums of hundreds of raw weights, and what training needs is
-the small difference between such sums.
+Everything here is float64: scores are sums of hundreds of raw weights, and what training needs is the small difference
+between such sums.
 """
 
 import math
@@ -14,105 +14,112 @@ import torch
 from torch import Tensor
 
 
-def skew(weights: Tensor) -> Tensor:
-    """Lay diagonals side by side.
+class Skewed:
+    """Values at the points of H lattices that can be read and written by diagonal.
+
+    They lie in memory as [H, U + 1, frames], each row with room on both sides for the frames that a diagonal runs into
+    before the first and after the last; there they hold the fill value.
+    """
+
+    def __init__(self, sequences: int, rows: int, frames: int, fill: float, device: torch.device):
+        self._frames = frames
+        self._margin = rows - 1
+        width = frames + 2 * self._margin
+        self._padded = torch.full((sequences, rows, width), fill, dtype=torch.float64, device=device)
+
+    @property
+    def points(self) -> Tensor:
+        """[H, U + 1, T], sharing memory."""
+        return self._padded[:, :, self._margin : self._margin + self._frames]
+
+    def diagonals(self) -> list[Tensor]:
+        """T + U views [H, U + 1], sharing memory."""
+        sequences, rows, width = self._padded.shape
+        return [
+            self._padded.as_strided((sequences, rows), (rows * width, width - 1), self._margin + d)
+            for d in range(self._frames + rows - 1)
+        ]
+
+
+def skewed_arcs(token_weights: Tensor, blank_weights: Tensor) -> tuple[Skewed, Skewed]:
+    """Both kinds of arcs at the points they leave, -inf where there is none.
 
     Args:
-      weights: [H, R, T] weights of arcs that leave point (t, u = r).
+      token_weights: [H, U, T]; blank_weights: [H, U + 1, T].
+    """
+    tokens, blanks = (Skewed(*blank_weights.shape, -math.inf, blank_weights.device) for _ in range(2))
+    tokens.points[:, :-1] = token_weights
+    blanks.points[:] = blank_weights
+    return tokens, blanks
+
+
+def forward_diagonals(tokens: Skewed, blanks: Skewed) -> tuple[Tensor, Tensor]:
+    """Log-sums over all partial paths that end at each point.
 
     Returns:
-      [T + R - 1, H, R] float64, contiguous.
+      (forward, by_blank), each [T + U, H, U + 1], by diagonal: over all paths, and over those whose last arc is a
+      blank; -inf at points that no such path reaches.
     """
-    sequences, rows, frames = weights.shape
-    diagonals = frames + rows - 1
-    # A row padded to one more than the number of diagonals, read with one less, moves right by one each row.
-    padded = torch.nn.functional.pad(weights.double(), (0, rows), value=-math.inf)
-    sheared = padded.flatten(1)[:, : rows * diagonals].view(sequences, rows, diagonals)
-    return sheared.permute(2, 0, 1).contiguous()
+    # Views are made once, not in the loop, whose steps are so small that making them would take half the time.
+    token_arcs, blank_arcs = tokens.diagonals(), blanks.diagonals()
+    shape = (len(blank_arcs), *blank_arcs[0].shape)
+    forward, by_blank = (blank_arcs[0].new_empty(shape) for _ in range(2))
+    forward[0], by_blank[0] = -math.inf, -math.inf
+    forward[0, :, 0] = 0
+    points, blank_sums = forward.unbind(), by_blank.unbind()
+    # Tokens lead one row down: computed in the first rows of a tensor with one more, read in the last.
+    token_sums = torch.full((shape[1], shape[2] + 1), -math.inf, dtype=torch.float64, device=forward.device)
+    leaving, arriving = token_sums[:, 1:], token_sums[:, :-1]
+    for d in range(1, shape[0]):
+        torch.add(points[d - 1], blank_arcs[d - 1], out=blank_sums[d])
+        torch.add(points[d - 1], token_arcs[d - 1], out=leaving)
+        torch.logaddexp(blank_sums[d], arriving, out=points[d])
+    return forward, by_blank
 
 
-def unskew(skewed: Tensor, frames: int) -> Tensor:
-    """Inverse of `skew`: [T + R - 1, H, R] to [H, R, T]."""
-    diagonals, sequences, rows = skewed.shape
-    flat = skewed.permute(1, 2, 0).reshape(sequences, rows * diagonals)
-    return torch.nn.functional.pad(flat, (0, rows)).view(sequences, rows, diagonals + 1)[..., :frames]
-
-
-def forward_diagonals(tokens: Tensor, blanks: Tensor) -> Tensor:
-    """Log-sum over all partial paths that end at each point.
-
-    Args:
-      tokens: [T + U, H, U + 1] skewed token weights; the last row is -inf (no token leaves the full sequence).
-      blanks: [T + U, H, U + 1] skewed blank weights.
-
-    Returns:
-      [T + U, H, U + 2]: entry [d, h, u + 1] belongs to point (d - u, u); entry [d, h, 0] is -inf and stands for
-      "no token before the first".
-    """
-    diagonals, sequences, rows = blanks.shape
-    forward = blanks.new_full((diagonals, sequences, rows + 1), -math.inf)
-    forward[0, :, 1] = 0
-    by_token = tokens.new_full((sequences, rows), -math.inf)
-    for d in range(1, diagonals):
-        before = forward[d - 1]
-        torch.add(before[:, 1:-1], tokens[d - 1, :, :-1], out=by_token[:, 1:])
-        torch.logaddexp(before[:, 1:] + blanks[d - 1], by_token, out=forward[d, :, 1:])
-    return forward
-
-
-def arrival_shares(forward: Tensor, tokens: Tensor, blanks: Tensor) -> tuple[Tensor, Tensor]:
+def arrival_shares(forward: Tensor, by_blank: Tensor) -> tuple[Tensor, Tensor]:
     """How the paths to each point divide between its two last arcs.
 
     Args:
-      forward: [T + U, H, U + 2] from `forward_diagonals`.
-      tokens, blanks: [T + U, H, U + 1] as there.
+      forward, by_blank: [T + U, H, U + 1] from `forward_diagonals`.
 
     Returns:
-      (by_token, by_blank), each [T + U - 1, H, U + 1]: entry [d, h, u] is the share of the paths to point
-      (d + 1 - u, u) that arrive by that arc; both are 0 at points that no path reaches.
+      (by_token, by_blank): [T + U, H, U + 1] shares that add up to 1, or are 0 at points that no path reaches.
     """
-    reached = forward[1:, :, 1:]
-    # Points beyond reach have -inf - -inf here: not a number, and no share.
-    by_blank = (forward[:-1, :, 1:] + blanks[:-1] - reached).exp_().nan_to_num_(nan=0.0)
-    by_token = torch.zeros_like(by_blank)
-    by_token[..., 1:] = (forward[:-1, :, 1:-1] + tokens[:-1, :, :-1] - reached[..., 1:]).exp_().nan_to_num_(nan=0.0)
-    return by_token, by_blank
+    reached = forward > -math.inf
+    blank_shares = torch.where(reached, by_blank - forward, -math.inf).exp_()
+    return reached.double().sub_(blank_shares), blank_shares
 
 
-def occupations(by_token: Tensor, by_blank: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
+def occupations(token_shares: Tensor, blank_shares: Tensor, seeds: Tensor, frames: int) -> tuple[Skewed, Skewed]:
     """Walk back from the final points and divide each point's occupation among the arcs that led to it.
 
     This is the derivative of the scores: it needs products of shares only, so nothing can overflow.
 
     Args:
-      by_token, by_blank: [T + U - 1, H, U + 1] from `arrival_shares`.
-      seeds: [T + U, H, U + 1] weight of the paths that end at each point.
+      token_shares, blank_shares: [T + U, H, U + 1] from `arrival_shares`.
+      seeds: [T + U, H, U + 1] weight of the paths that end at each point; overwritten.
 
     Returns:
-      (tokens, blanks): [T + U, H, U + 1] occupations of the arcs that *leave* each point, without final blanks.
+      (tokens, blanks): occupations of the arcs at the points they leave, without final blanks.
     """
-    tokens = torch.zeros_like(seeds)
-    blanks = torch.zeros_like(seeds)
-    point = seeds[-1]
-    for d in range(seeds.shape[0] - 2, -1, -1):
-        torch.mul(point, by_blank[d], out=blanks[d])
-        torch.mul(point[:, 1:], by_token[d, :, 1:], out=tokens[d, :, :-1])
-        point = blanks[d] + tokens[d] + seeds[d]
+    diagonals, sequences, rows = seeds.shape
+    tokens, blanks = (Skewed(sequences, rows, frames, 0.0, seeds.device) for _ in range(2))
+    # The row that a token leaves is one above the row it leads to.
+    token_arcs = [view[:, :-1] for view in tokens.diagonals()]
+    blank_arcs, points = blanks.diagonals(), seeds.unbind()
+    above, below = seeds[..., :-1].unbind(), seeds[..., 1:].unbind()
+    token_rows, blank_rows = token_shares[..., 1:].unbind(), blank_shares.unbind()
+    for d in range(diagonals - 2, -1, -1):
+        torch.mul(points[d + 1], blank_rows[d + 1], out=blank_arcs[d])
+        torch.mul(below[d + 1], token_rows[d + 1], out=token_arcs[d])
+        points[d].add_(blank_arcs[d])
+        above[d].add_(token_arcs[d])
     return tokens, blanks
 
 
-def skewed_arcs(token_weights: Tensor, blank_weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Skew both kinds of arcs to the same [T + U, H, U + 1].
-
-    Args:
-      token_weights: [H, U, T]; blank_weights: [H, U + 1, T].
-    """
-    tokens = torch.nn.functional.pad(token_weights, (0, 0, 0, 1), value=-math.inf)
-    return skew(tokens), skew(blank_weights)
-
-
 def final_points(token_lengths: Tensor, frame_lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Index of each sequence's last point (frame T - 1, all tokens) in a skewed tensor: (diagonal, h, u), each [H].
+    """Index of each sequence's last point (frame T - 1, all tokens) in tensors by diagonal: (d, h, u), each [H].
 
     A sequence without frames has no such point; its index is that of point (0, 0), for the caller to overrule.
     """

@@ -33,12 +33,11 @@ def emission_times(
     if 0 in (sequences, tokens, frames):
         return token_weights.new_full((sequences, tokens), math.nan)
     lengths = [x.to(token_weights.device, torch.int64) for x in (token_lengths, frame_lengths)]
-    arcs = diagonals.skewed_arcs(token_weights, blank_weights)
-    forward = diagonals.forward_diagonals(*arcs)
-    shares = diagonals.arrival_shares(forward, *arcs)
+    forward, by_blank = diagonals.forward_diagonals(*diagonals.skewed_arcs(token_weights, blank_weights))
     final = diagonals.final_points(*lengths)
-    times = _times_at(final, *shares)
-    reachable = (forward[final[0], final[1], final[2] + 1] + arcs[1][final] > -math.inf) & (lengths[1] > 0)
+    times = _times_at(final, *diagonals.arrival_shares(forward, by_blank))
+    final_blanks = blank_weights[final[1], final[2], (lengths[1] - 1).clamp(min=0)]
+    reachable = (forward[final] + final_blanks > -math.inf) & (lengths[1] > 0)
     emitted = torch.arange(tokens, device=times.device) < lengths[0][:, None]
     return torch.where(emitted & reachable[:, None], times, math.nan).to(token_weights.dtype)
 
@@ -53,21 +52,21 @@ def _times_at(final: tuple[Tensor, Tensor, Tensor], by_token: Tensor, by_blank: 
 
     Args:
       final: (diagonal, sequence, tokens), each [H].
-      by_token, by_blank: [T + U - 1, H, U + 1] shares of the two arcs that lead to each point of diagonals 1, 2, ...
+      by_token, by_blank: [T + U, H, U + 1] shares of the two arcs that lead to each point.
 
     Returns:
       [H, U] float64.
     """
-    steps, sequences, rows = by_token.shape
+    diagonal_count, sequences, rows = by_token.shape
     # times[h, u, k]: expected frame of token k over the paths to the point with u tokens on the current diagonal.
     times = by_token.new_zeros(sequences, rows, rows - 1)
     result = by_token.new_zeros(sequences, rows - 1)
     newest = torch.arange(rows - 1, device=times.device)
-    for d in range(1, steps + 1):
+    for d in range(1, diagonal_count):
         by_emission = times[:, :-1].clone()
         by_emission[:, newest, newest] = (d - 1 - newest).to(times.dtype)
-        times = times * by_blank[d - 1, :, :, None]
-        times[:, 1:] += by_emission * by_token[d - 1, :, 1:, None]
+        times = times * by_blank[d, :, :, None]
+        times[:, 1:] += by_emission * by_token[d, :, 1:, None]
         arrived = times[final[1], final[2]]
         result = torch.where((final[0] == d)[:, None], arrived, result)
     return result

@@ -86,6 +86,17 @@ def build_prefix_tree(tokens: Tensor, lengths: Tensor) -> PrefixTree:
     )
 
 
+def distinct_sequences(tokens: Tensor, lengths: Tensor) -> Tensor:
+    """[B, S]: whether a sequence is there and differs from all before it.
+
+    Args:
+      tokens: [B, S, U]; lengths: [B, S], -1 where there is no sequence.
+    """
+    steps = torch.arange(tokens.shape[2] + 1, device=tokens.device)
+    same = _same_prefixes(tokens, steps <= lengths[:, :, None])
+    return (lengths >= 0) & ~_repeats_an_earlier(same, lengths)
+
+
 def _same_prefixes(tokens: Tensor, has_prefix: Tensor) -> Tensor:
     """[B, S, S, U + 1]: whether two sequences both have a prefix of that length and the same one.
 

@@ -124,31 +124,30 @@ class _TorchRecursion(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, token_weights, blank_weights, token_lengths, frame_lengths):
-        tokens, blanks = diagonals.skewed_arcs(token_weights, blank_weights)
-        forward = diagonals.forward_diagonals(tokens, blanks)
+        forward, by_blank = diagonals.forward_diagonals(*diagonals.skewed_arcs(token_weights, blank_weights))
         last, sequences, rows = diagonals.final_points(token_lengths, frame_lengths)
-        scores = forward[last, sequences, rows + 1] + blanks[last, sequences, rows]
+        final_blanks = blank_weights[sequences, rows, (frame_lengths - 1).clamp(min=0)]
+        scores = forward[last, sequences, rows] + final_blanks
         absent = torch.where(token_lengths == 0, 0.0, -math.inf).to(scores)
         scores = torch.where(frame_lengths > 0, scores, absent)
-        ctx.save_for_backward(token_weights, blank_weights, forward, token_lengths, frame_lengths, scores)
+        ctx.save_for_backward(forward, by_blank, token_lengths, frame_lengths, scores)
+        ctx.frames, ctx.dtype = token_weights.shape[2], token_weights.dtype
         return scores.to(token_weights.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad_scores):
-        token_weights, blank_weights, forward, token_lengths, frame_lengths, scores = ctx.saved_tensors
-        tokens, blanks = diagonals.skewed_arcs(token_weights, blank_weights)
-        shares = diagonals.arrival_shares(forward, tokens, blanks)
+        forward, by_blank, token_lengths, frame_lengths, scores = ctx.saved_tensors
         reachable = (frame_lengths > 0) & (scores > -math.inf)
         grad_scores = torch.where(reachable, grad_scores.double(), 0.0)
-        seeds = torch.zeros_like(blanks)
-        final = diagonals.final_points(token_lengths, frame_lengths)
-        seeds[final] = grad_scores
-        token_grads, blank_grads = diagonals.occupations(*shares, seeds)
-        blank_grads[final] += grad_scores
-        frames, dtype = token_weights.shape[2], token_weights.dtype
-        token_grads = diagonals.unskew(token_grads, frames)[:, :-1].to(dtype)
-        return token_grads, diagonals.unskew(blank_grads, frames).to(dtype), None, None
+        seeds = torch.zeros_like(forward)
+        last, sequences, rows = diagonals.final_points(token_lengths, frame_lengths)
+        seeds[last, sequences, rows] = grad_scores
+        shares = diagonals.arrival_shares(forward, by_blank)
+        token_arcs, blank_arcs = diagonals.occupations(*shares, seeds, ctx.frames)
+        blank_grads = blank_arcs.points.to(ctx.dtype)
+        blank_grads[sequences, rows, (frame_lengths - 1).clamp(min=0)] += grad_scores.to(ctx.dtype)
+        return token_arcs.points[:, :-1].to(ctx.dtype), blank_grads, None, None
 
 
 class _K2Recursion(torch.autograd.Function):

@@ -39,7 +39,7 @@ def pair_weights(
       negligible: share of the largest gradient that all gradients left out of backward may add up to.
 
     Returns:
-      (blank_weights, token_weights), each [R, T]; 0 beyond an utterance's frames.
+      (blank_weights, token_weights), each [R, T]; finite but without meaning beyond an utterance's frames.
     """
     _check_rows(frames, frame_lengths, prefixes, row_counts)
     with tiles.without_autocast(frames):
@@ -64,7 +64,7 @@ def full_weights(
     """As `pair_weights`, and the log-sum over all V weights of each point.
 
     Returns:
-      (blank_weights, token_weights, log_sums), each [R, T]; 0 beyond an utterance's frames.
+      (blank_weights, token_weights, log_sums), each [R, T]; finite but without meaning beyond an utterance's frames.
     """
     _check_rows(frames, frame_lengths, prefixes, row_counts)
     with tiles.without_autocast(frames):

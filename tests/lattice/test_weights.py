@@ -1,0 +1,172 @@
+"""Invariant: weights computed in tiles equal the textbook joiner at every lattice point, and so do their gradients;
+nothing the size of points x J or points x V survives the forward pass."""
+
+import pytest
+import torch
+
+from transducer_gn.lattice import tiles, weights
+from transducer_gn.lattice.log_sums import Points, squared_log_sums
+from transducer_gn.lattice.weights import full_weights, pair_weights
+
+FRAME_LENGTHS = [7, 0, 5]
+ROW_COUNTS = [4, 2, 3]
+WIDTH, VOCABULARY = 6, 5
+
+
+def random_joiner(seed, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+
+    frames, prefixes = normal(3, 7, WIDTH), normal(9, WIDTH)
+    tokens = torch.randint(0, VOCABULARY, (9,), generator=generator)
+    return frames, prefixes, tokens, normal(VOCABULARY, WIDTH), normal(VOCABULARY)
+
+
+def textbook(frames, prefixes, tokens, weight, bias):
+    """(blank, token, log_sum), each [R, T], from dense logits; 0 beyond an utterance's frames."""
+    utterances = torch.repeat_interleave(torch.arange(3), torch.tensor(ROW_COUNTS))
+    logits = torch.tanh(frames[utterances] + prefixes[:, None]) @ weight.t() + bias
+    valid = torch.arange(frames.shape[1]) < torch.tensor(FRAME_LENGTHS)[utterances, None]
+    picked = logits.gather(2, tokens[:, None, None].expand(*logits.shape[:2], 1))[..., 0]
+    return tuple(torch.where(valid, x, 0) for x in (logits[..., 0], picked, logits.logsumexp(2)))
+
+
+def tiled(function, frames, prefixes, tokens, weight, bias, negligible=0.0):
+    return function(frames, FRAME_LENGTHS, prefixes, ROW_COUNTS, tokens, weight, bias, negligible)
+
+
+def gradients(outputs, leaves, seed):
+    """Gradients of a random projection of the outputs."""
+    generator = torch.Generator().manual_seed(seed)
+    total = sum((x * torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x)).sum() for x in outputs)
+    return torch.autograd.grad(total, leaves)
+
+
+@pytest.fixture(params=[2, 12, 1000])
+def tile_points(request, monkeypatch):
+    monkeypatch.setitem(tiles.PAIR_POINTS, "cpu", request.param)
+    monkeypatch.setitem(tiles.FULL_POINTS, "cpu", request.param)
+
+
+@pytest.mark.usefixtures("tile_points")
+@pytest.mark.parametrize(("function", "outputs"), [(pair_weights, 2), (full_weights, 3)])
+@pytest.mark.parametrize("seed", range(5))
+def test_tiles_equal_the_textbook(function, outputs, seed):
+    joiner = random_joiner(seed)
+    leaves = [x for x in joiner if x.requires_grad]
+    computed, expected = tiled(function, *joiner), textbook(*joiner)[:outputs]
+    valid = expected[0] != 0
+    for ours, theirs in zip(computed, expected, strict=True):
+        torch.testing.assert_close(ours[valid], theirs[valid], rtol=1e-10, atol=1e-10)
+    masked = [torch.where(valid, x, 0) for x in computed]
+    torch.testing.assert_close(
+        gradients(masked, leaves, seed), gradients(expected, leaves, seed), rtol=1e-9, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("function", [pair_weights, full_weights])
+def test_float32(function):
+    joiner = random_joiner(0, torch.float32)
+    expected = textbook(*(x.double() if x.is_floating_point() else x for x in joiner))
+    valid = expected[0] != 0
+    for ours, theirs in zip(tiled(function, *joiner), expected, strict=False):
+        assert ours.dtype == torch.float32
+        torch.testing.assert_close(ours[valid].double(), theirs[valid], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("function", [pair_weights, full_weights])
+def test_gradcheck(function):
+    frames, prefixes, tokens, weight, bias = random_joiner(3)
+    valid = textbook(frames, prefixes, tokens, weight, bias)[0] != 0
+
+    def valid_outputs(frames, prefixes, weight, bias):
+        return [x[valid] for x in tiled(function, frames, prefixes, tokens, weight, bias)]
+
+    assert torch.autograd.gradcheck(valid_outputs, (frames, prefixes, weight, bias))
+
+
+@pytest.mark.parametrize("function", [pair_weights, full_weights])
+def test_negligible_gradients_are_left_out_within_the_bound(function):
+    frames, prefixes, tokens, weight, bias = random_joiner(1)
+    outputs = tiled(function, frames, prefixes, tokens, weight, bias, negligible=1e-3)
+    exact = tiled(function, frames, prefixes, tokens, weight, bias, negligible=0.0)
+    # Occupations that fall off steeply from frame 3 on either side, as those of a trained model do.
+    falling = torch.exp(-6.0 * (torch.arange(7.0, dtype=torch.float64) - 3).abs()).expand(9, 7)
+    upstream = [falling] * len(outputs)
+    leaves = (frames, prefixes)
+    approximate = torch.autograd.grad(outputs, leaves, upstream)
+    for ours, theirs in zip(approximate, torch.autograd.grad(exact, leaves, upstream), strict=True):
+        assert not torch.equal(ours, theirs), "nothing was left out"
+        # tanh' <= 1, so that a point passes on at most its own gradient times its largest weight.
+        assert (ours - theirs).abs().max() <= 1e-3 * len(outputs) * 2 * weight.abs().max()
+
+
+@pytest.mark.parametrize("function", [pair_weights, full_weights])
+def test_zero_gradients_give_zero(function):
+    joiner = random_joiner(2)
+    outputs = tiled(function, *joiner, negligible=weights.NEGLIGIBLE)
+    for grad in torch.autograd.grad(outputs, joiner[:2], [torch.zeros_like(x) for x in outputs]):
+        assert grad.abs().max() == 0
+
+
+@pytest.mark.parametrize("function", [pair_weights, full_weights])
+def test_no_large_tensor_survives_the_forward_pass(function):
+    frames, prefixes, tokens, weight, bias = random_joiner(0, torch.float32)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(tuple(x.shape)) or x, lambda x: x):
+        tiled(function, frames, prefixes, tokens, weight, bias)
+    assert kept and all(len(shape) < 3 or shape == frames.shape for shape in kept), kept
+
+
+def test_autocast_leaves_full_precision():
+    joiner = random_joiner(0, torch.float32)
+    plain = tiled(full_weights, *joiner)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = tiled(full_weights, *joiner)
+        gradient = torch.autograd.grad(cast[2].sum(), joiner[0])[0]
+    torch.testing.assert_close(cast, plain, rtol=0, atol=0)
+    torch.testing.assert_close(gradient, torch.autograd.grad(plain[2].sum(), joiner[0])[0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_squared_log_sums_equal_the_textbook(seed, monkeypatch):
+    monkeypatch.setitem(tiles.FULL_POINTS, "cpu", 4)
+    frames, prefixes, _, weight, bias = random_joiner(seed)
+    leaves = (frames, prefixes, weight, bias)
+    generator = torch.Generator().manual_seed(seed)
+    points = Points(
+        torch.randint(0, 21, (11,), generator=generator),
+        torch.randint(0, 9, (11,), generator=generator),
+        torch.rand(11, generator=generator, dtype=torch.float64),
+    )
+    hidden = torch.tanh(frames.flatten(0, 1)[points.frames] + prefixes[points.prefixes])
+    expected = (points.factors * (hidden @ weight.t() + bias).logsumexp(1).square()).sum()
+    computed = squared_log_sums(*leaves, points)
+    torch.testing.assert_close(computed, expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        torch.autograd.grad(3 * computed, leaves), torch.autograd.grad(3 * expected, leaves), rtol=1e-9, atol=1e-9
+    )
+
+
+def test_squared_log_sums_of_no_points_is_zero():
+    frames, prefixes, _, weight, bias = random_joiner(0)
+    nothing = torch.zeros(0, dtype=torch.int64)
+    total = squared_log_sums(frames, prefixes, weight, bias, Points(nothing, nothing, torch.zeros(0).double()))
+    assert total == 0 and torch.autograd.grad(total, weight)[0].abs().sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("frame_lengths", "row_counts", "message"),
+    [
+        ([7, 0], ROW_COUNTS, "frame_lengths"),
+        ([8, 0, 5], ROW_COUNTS, "frame_lengths"),
+        (FRAME_LENGTHS, [4, 2, 4], "row_counts"),
+        (FRAME_LENGTHS, [4, 5], "row_counts"),
+    ],
+)
+def test_bad_input_is_named(frame_lengths, row_counts, message):
+    frames, prefixes, tokens, weight, bias = random_joiner(0)
+    with pytest.raises(ValueError, match=message):
+        pair_weights(frames, frame_lengths, prefixes, row_counts, tokens, weight, bias)

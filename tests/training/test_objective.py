@@ -1,0 +1,267 @@
+"""Invariant: the objective on shared prefixes and few weights equals the paper's formula written out, in value and in
+every gradient; its sample of the regulariser has the right expectation."""
+
+import itertools
+import math
+
+import oracles
+import pytest
+import torch
+
+from transducer_gn.lattice import finite_state, tiles
+from transducer_gn.lattice.prefix_tree import build_prefix_tree
+from transducer_gn.training.dense_objective import dense_objective
+from transducer_gn.training.objective import ObjectiveSettings, metrics, transducer_objective
+
+WIDTH, VOCABULARY = 5, 4
+EXACT = ObjectiveSettings(regulariser_points="all", negligible=0.0)
+
+
+class Case:
+    """Random joiner inputs of a batch in which prefixes are shared, sequences repeat and some are missing."""
+
+    def __init__(self, seed, utterances=3, sequences=5, longest=4, frames=4, dtype=torch.float64):
+        generator = torch.Generator().manual_seed(seed)
+
+        def normal(*shape):
+            return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+
+        self.tokens = torch.randint(1, VOCABULARY, (utterances, sequences, longest), generator=generator)
+        self.lengths = torch.randint(-1, longest + 1, (utterances, sequences), generator=generator)
+        self.lengths[:, 0] = torch.randint(0, longest + 1, (utterances,), generator=generator)
+        self.tokens[:, 1], self.lengths[:, 1] = self.tokens[:, 0], self.lengths[:, 0]  # the search found the reference
+        self.frame_lengths = torch.randint(1, frames + 1, (utterances,), generator=generator)
+        self.tree = build_prefix_tree(self.tokens, self.lengths)
+        self.frames, self.prefixes = normal(utterances, frames, WIDTH), normal(len(self.tree.parents), WIDTH)
+        self.weight, self.bias = normal(VOCABULARY, WIDTH), normal(VOCABULARY)
+        self.leaves = (self.frames, self.prefixes, self.weight, self.bias)
+
+    def objective(self, settings=EXACT, **options):
+        return transducer_objective(
+            self.frames, self.frame_lengths, self.prefixes, self.tree, self.weight, self.bias, settings=settings, **options
+        )
+
+    def dense(self, **options):
+        """The paper's way, with the same prefixes laid out for each sequence."""
+        prefixes = self.prefixes[self.tree.nodes]
+        arguments = (self.frames, self.frame_lengths, prefixes, self.tokens, self.lengths, self.weight, self.bias)
+        return dense_objective(*arguments, **options)
+
+    def logits(self, b, s):
+        """[U + 1][T][V] raw weights of one sequence."""
+        hidden = torch.tanh(self.frames[b] + self.prefixes[self.tree.nodes[b, s]][:, None])
+        return hidden @ self.weight.t() + self.bias
+
+    def literal(self, alpha, regulariser_weight):
+        """The formula of the paper by enumeration of alignments."""
+        total = 0.0
+        for b, frames in enumerate(self.frame_lengths.tolist()):
+            seen, raw_scores, squares = [], [], []
+            for s, length in enumerate(self.lengths[b].tolist()):
+                sequence = tuple(self.tokens[b, s, : max(length, 0)].tolist())
+                if length < 0 or sequence in seen:
+                    continue
+                seen.append(sequence)
+                logits = self.logits(b, s).detach()
+                token = [[float(logits[u, t, v]) for t in range(frames)] for u, v in enumerate(sequence)]
+                blank = [[float(logits[u, t, 0]) for t in range(frames)] for u in range(length + 1)]
+                log_sum = [[float(logits[u, t].logsumexp(0)) for t in range(frames)] for u in range(length + 1)]
+                raw_scores.append(oracles.sequence_score(token, blank, length, frames))
+                squares += [x * x for row in log_sum for x in row]
+                if s == 0:
+                    interpolated = [
+                        [[w - alpha * z for w, z in zip(*rows, strict=True)] for rows in zip(arcs, log_sum, strict=False)]
+                        for arcs in (token, blank)
+                    ]
+                    total -= oracles.sequence_score(*interpolated, length, frames)
+            total += (1 - alpha) * oracles.log_sum_exp(raw_scores)
+            total += regulariser_weight * frames * sum(squares) / len(squares)
+        return total
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.3, 0.0])
+@pytest.mark.parametrize("regulariser_weight", [0.0, 0.01, 0.5])
+@pytest.mark.parametrize("seed", range(8))
+def test_equals_the_formula_written_out(seed, regulariser_weight, alpha):
+    case = Case(seed)
+    options = dict(alpha=alpha, regulariser_weight=regulariser_weight)
+    expected = case.literal(**options)
+    assert case.objective(**options).loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    assert case.dense(**options).item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.3, 0.0])
+@pytest.mark.parametrize("seed", range(20))
+def test_gradients_equal_those_of_dense_lattices(seed, alpha, monkeypatch):
+    monkeypatch.setitem(tiles.PAIR_POINTS, "cpu", 3)
+    monkeypatch.setitem(tiles.FULL_POINTS, "cpu", 7)
+    case = Case(seed)
+    options = dict(alpha=alpha, regulariser_weight=0.1)
+    ours = torch.autograd.grad(case.objective(**options).loss, case.leaves)
+    theirs = torch.autograd.grad(case.dense(**options), case.leaves)
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+def test_float32_with_default_settings_is_close():
+    case, double = Case(1, dtype=torch.float32), Case(1)
+    options = dict(alpha=0.3, regulariser_weight=0.01)
+    settings = ObjectiveSettings(regulariser_points="all")
+    loss = case.objective(settings, **options).loss
+    exact = double.objective(**options).loss
+    assert loss.item() == pytest.approx(exact.item(), rel=1e-4)
+    for ours, theirs in zip(torch.autograd.grad(loss, case.leaves), torch.autograd.grad(exact, double.leaves), strict=True):
+        torch.testing.assert_close(ours.double(), theirs, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_gradcheck(seed):
+    case = Case(seed, utterances=2, sequences=3, longest=2, frames=3)
+
+    def loss(frames, prefixes, weight, bias):
+        options = dict(alpha=0.3, regulariser_weight=0.1, settings=EXACT)
+        return transducer_objective(frames, case.frame_lengths, prefixes, case.tree, weight, bias, **options).loss
+
+    assert torch.autograd.gradcheck(loss, case.leaves)
+
+
+def test_alpha_1_is_the_transducer_loss_of_softmax_outputs():
+    case = Case(4)
+    expected = 0.0
+    for b, frames in enumerate(case.frame_lengths.tolist()):
+        probabilities = case.logits(b, 0).log_softmax(-1)
+        length = int(case.lengths[b, 0])
+        token = [probabilities[u, :, int(case.tokens[b, 0, u])].tolist() for u in range(length)]
+        expected -= oracles.sequence_score(token, probabilities[..., 0].tolist(), length, frames)
+    assert case.objective(alpha=1.0).loss.item() == pytest.approx(expected, rel=1e-9)
+
+
+def test_list_of_all_sequences_gives_the_exactly_normalised_loss():
+    # A finite-state model (no context) in which tokens are so unlikely that those beyond three per frame do not count.
+    generator = torch.Generator().manual_seed(0)
+    frames, vocabulary, limit = 2, 3, 3
+    weight, bias = torch.randn(vocabulary, WIDTH, generator=generator).double(), torch.tensor([0.0, -9.0, -10.0]).double()
+    encoder = torch.randn(1, frames, WIDTH, generator=generator).double()
+    sequences = [z for n in range(frames * limit + 1) for z in itertools.product(range(1, vocabulary), repeat=n)]
+    sequences.remove((2, 1))
+    sequences.insert(0, (2, 1))  # the reference
+    tokens = torch.zeros(1, len(sequences), frames * limit, dtype=torch.int64)
+    for n, sequence in enumerate(sequences):
+        tokens[0, n, : len(sequence)] = torch.tensor(sequence, dtype=torch.int64)
+    tree = build_prefix_tree(tokens, torch.tensor([[len(z) for z in sequences]]))
+    prefixes = torch.zeros(len(tree.parents), WIDTH).double()
+    loss = transducer_objective(encoder, torch.tensor([frames]), prefixes, tree, weight, bias, alpha=0.0).loss
+    logits = (torch.tanh(encoder) @ weight.t() + bias)[:, :, None]
+    log_z = finite_state.log_normaliser(logits, torch.tensor([frames]), limit)
+    score = math.log(
+        sum(
+            math.exp(oracles.label_sequence_weight(logits[0].tolist(), 0, labels))
+            for labels in oracles.label_sequences(vocabulary, frames, limit)
+            if oracles.tokens_of(labels) == (2, 1)
+        )
+    )
+    assert loss.item() == pytest.approx(log_z.item() - score, rel=1e-6)
+
+
+def test_sampled_regulariser_is_unbiased():
+    case = Case(2)
+    options = dict(alpha=0.3, regulariser_weight=0.5)
+    exact = case.objective(**options).loss
+    exact_grad = torch.autograd.grad(exact, case.weight)[0]
+    generator = torch.Generator().manual_seed(5)
+    settings = ObjectiveSettings(regulariser_points=3, negligible=0.0)
+    losses, grads = [], []
+    for _ in range(3000):
+        loss = case.objective(settings, generator=generator, **options).loss
+        losses.append(loss.detach())
+        grads.append(torch.autograd.grad(loss, case.weight)[0])
+    losses, grads = torch.stack(losses), torch.stack(grads)
+    assert losses.std() > 0
+    for samples, expected in ((losses, exact.detach()), (grads, exact_grad)):
+        # Four standard errors: a bias as large as one draw's spread would be 55 of them.
+        error = samples.std(0) / math.sqrt(len(samples))
+        assert ((samples.mean(0) - expected).abs() <= 4 * error + 1e-9).all()
+
+
+def test_sample_follows_its_seed():
+    case = Case(2)
+    settings = ObjectiveSettings(regulariser_points=4)
+    options = dict(alpha=0.3, regulariser_weight=0.5, settings=settings)
+    first, again, other = (
+        case.objective(generator=torch.Generator().manual_seed(seed), **options).loss.item() for seed in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+def test_sum_over_utterances_does_not_depend_on_how_they_are_batched():
+    case = Case(6)
+    options = dict(alpha=0.3, regulariser_weight=0.1, settings=EXACT)
+    together = case.objective(**options).loss
+    alone = 0.0
+    for b in range(3):
+        tree = build_prefix_tree(case.tokens[b : b + 1], case.lengths[b : b + 1])
+        mine = case.tree.utterances == b
+        length = int(case.frame_lengths[b])
+        arguments = (case.frames[b : b + 1, :length], case.frame_lengths[b : b + 1], case.prefixes[mine], tree)
+        alone += transducer_objective(*arguments, case.weight, case.bias, **options).loss.item()
+    assert together.item() == pytest.approx(alone, rel=1e-10)
+
+
+def test_metrics_are_what_their_names_say():
+    case = Case(3)
+    result = case.objective(alpha=0.3, regulariser_weight=0.1)
+    values = result.metrics()
+    frames = int(case.frame_lengths.sum())
+    assert values["loss"] == pytest.approx(result.loss.item() / frames)
+    assert values["competitors"] == pytest.approx(case.tree.distinct[:, 1:].sum().item() / 3)
+    rebuilt = 0.7 * values["log_normaliser"] - values["numerator"] + 0.1 * values["regulariser"]
+    assert values["loss"] == pytest.approx(rebuilt)
+    shares = []
+    for b in range(3):
+        alone = transducer_objective(
+            case.frames[b : b + 1],
+            case.frame_lengths[b : b + 1],
+            case.prefixes[case.tree.utterances == b],
+            build_prefix_tree(case.tokens[b : b + 1], case.lengths[b : b + 1]),
+            case.weight,
+            case.bias,
+            alpha=0.0,
+        )
+        shares.append(math.exp(-alone.loss.item()))
+    assert values["reference_share"] == pytest.approx(sum(shares) / 3)
+    doubled = metrics({name: 2 * value for name, value in result.sums.items()})
+    assert doubled == pytest.approx(values)
+
+
+def test_without_competitors_the_global_loss_vanishes():
+    # The paper's failure mode: when the reference is alone, its share of Z is 1 and nothing is learnt.
+    case = Case(1)
+    tree = build_prefix_tree(case.tokens[:, :1], case.lengths[:, :1])
+    prefixes = torch.randn(len(tree.parents), WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    result = transducer_objective(case.frames, case.frame_lengths, prefixes, tree, case.weight, case.bias, alpha=0.0)
+    assert result.loss.item() == pytest.approx(0.0, abs=1e-9)
+    assert result.metrics()["reference_share"] == pytest.approx(1.0) and result.metrics()["competitors"] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(alpha=1.5), "alpha is 1.5"),
+        (dict(frames=torch.zeros(2, 4, WIDTH)), "frames must be"),
+        (dict(prefixes=torch.zeros(3, WIDTH)), "prefixes must be"),
+        (dict(frame_lengths=torch.tensor([1, 1])), "frame_lengths must be one for each of 3"),
+        (dict(frame_lengths=torch.tensor([1, 1, 9])), r"frame_lengths \[1, 1, 9\] do not fit"),
+        (dict(frames=torch.full((3, 4, WIDTH), math.nan).double()), "_weights holds NaN"),
+    ],
+)
+def test_bad_input_is_named(change, message):
+    case = Case(0)
+    names = ("frames", "frame_lengths", "prefixes", "tree", "weight", "bias")
+    arguments = {name: getattr(case, name) for name in names} | dict(alpha=0.3) | change
+    with pytest.raises(ValueError, match=message):
+        transducer_objective(**arguments)
+
+
+@pytest.mark.parametrize("points", [0, -3, "some", 1.5])
+def test_bad_settings_are_named(points):
+    with pytest.raises(ValueError, match="regulariser_points"):
+        ObjectiveSettings(regulariser_points=points)

@@ -1,0 +1,131 @@
+"""Invariant: stopping anywhere and resuming gives the same parameters, bit for bit, as never having stopped."""
+
+import json
+
+import pytest
+import torch
+from toy_data import parameters_of
+
+from transducer_gn.errors import UserError
+
+GLOBAL = {
+    "training.epochs": 3,
+    "normalisation.alpha": 0.3,
+    "normalisation.regulariser": 0.05,
+    "normalisation.regulariser_ramp": 0.5,
+    "normalisation.alpha_delay": 0.5,
+    "normalisation.alpha_per_epoch": 0.7,
+}
+LOOKAHEAD = GLOBAL | {"competitors.lookahead": 4}
+
+
+def assert_same_parameters(one, other):
+    for name, value in parameters_of(one).items():
+        assert torch.equal(value, parameters_of(other)[name]), name
+
+
+@pytest.fixture(scope="module", params=[GLOBAL, LOOKAHEAD], ids=["same pass", "look-ahead"])
+def uninterrupted(request, train, local_run, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "exp"
+    trainer = train(folder, branch_from=local_run / "epoch-1.pt", **request.param)
+    return request.param, folder, trainer
+
+
+def alpha_by_step(folder):
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return {line["step"]: line for line in lines if line["kind"] == "train"}
+
+
+@pytest.mark.parametrize("where", ["ramp", "slope", "target"])
+def test_resume_equals_never_having_stopped(uninterrupted, where, train, local_run, tmp_path):
+    settings, whole, trainer = uninterrupted
+    logged = alpha_by_step(whole)
+    step = {
+        "ramp": min(step for step, line in logged.items() if 0 < line["regulariser_weight"] < 0.05),
+        "slope": min(step for step, line in logged.items() if 0.4 < line["alpha"] < 1) + 1,
+        "target": max(logged) - 3,
+    }[where]
+    folder = tmp_path / "exp"
+    stopped = train(folder, stop_after=step, branch_from=local_run / "epoch-1.pt", **settings)
+    assert stopped.progress.step == step < trainer.progress.step
+    if where == "slope" and "competitors.lookahead" in settings:
+        assert stopped.planner.pending, "the stop was to fall within a group that was searched together"
+    train(folder, branch_from=local_run / "epoch-1.pt", **settings)
+    assert_same_parameters(folder / "epoch-3.pt", whole / "epoch-3.pt")
+    ours, theirs = alpha_by_step(folder), alpha_by_step(whole)
+    assert list(ours) == list(theirs)
+    for step in theirs:
+        timeless = [{k: v for k, v in line.items() if not k.startswith("seconds")} for line in (ours[step], theirs[step])]
+        assert timeless[0] == timeless[1]
+
+
+def test_averages_and_bookkeeping_are_resumed_too(uninterrupted, train, local_run, tmp_path):
+    settings, whole, trainer = uninterrupted
+    folder = tmp_path / "exp"
+    train(folder, stop_after=trainer.progress.step - 2, branch_from=local_run / "epoch-1.pt", **settings)
+    resumed = train(folder, branch_from=local_run / "epoch-1.pt", **settings)
+    assert resumed.progress == trainer.progress
+    assert (resumed.average.start, resumed.average.count) == (trainer.average.start, trainer.average.count)
+    for name, value in trainer.average.parameters.items():
+        assert torch.equal(value, resumed.average.parameters[name])
+    assert (folder / "best.json").read_text() == (whole / "best.json").read_text()
+
+
+def test_cut_off_checkpoint_is_named_and_the_one_before_used(train, local_run, tmp_path, caplog):
+    caplog.set_level("INFO")
+    folder = tmp_path / "exp"
+    settings = {"training.epochs": 2, "training.save_interval": 3}
+    whole = train(tmp_path / "whole", **settings)
+    train(folder, stop_after=7, **settings)
+    assert {path.name for path in folder.glob("checkpoint-*.pt")} == {"checkpoint-3.pt", "checkpoint-6.pt", "checkpoint-7.pt"}
+    newest = folder / "checkpoint-7.pt"
+    newest.write_bytes(newest.read_bytes()[:5000])
+    (folder / "checkpoint-8.pt").write_bytes(b"something else")
+    torch.save({"model": {}}, folder / "checkpoint-9.pt")
+    train(folder, **settings)
+    assert all(f"{name} " in caplog.text for name in ("checkpoint-7.pt", "checkpoint-8.pt", "checkpoint-9.pt"))
+    assert "resuming from" in caplog.text and "checkpoint-6.pt: epoch" in caplog.text
+    assert_same_parameters(folder / "epoch-2.pt", tmp_path / "whole" / "epoch-2.pt")
+    assert whole.progress.epoch == 2
+
+
+def test_checkpoints_within_epochs_are_limited_and_those_of_epochs_stay(train, tmp_path):
+    train(tmp_path / "exp", **{"training.epochs": 2, "training.save_interval": 2, "training.keep_last": 2})
+    names = sorted(path.name for path in (tmp_path / "exp").glob("*.pt"))
+    assert [name for name in names if name.startswith("epoch")] == ["epoch-1.pt", "epoch-2.pt"]
+    assert len([name for name in names if name.startswith("checkpoint")]) == 2
+
+
+def test_changed_settings_are_refused_by_name(train, local_run, tmp_path):
+    folder = tmp_path / "exp"
+    train(folder, stop_after=2, **{"training.epochs": 2})
+    with pytest.raises(UserError, match=r"optimiser.initial_lr \(was 0.003, is 0.01\).*--allow-changed"):
+        train(folder, **{"training.epochs": 2, "optimiser.initial_lr": 0.01})
+    # What changes nothing that is computed may change.
+    train(folder, stop_after=4, **{"training.epochs": 3, "training.log_interval": 1})
+    train(folder, stop_after=5, allow_changed=True, **{"training.epochs": 3, "optimiser.initial_lr": 0.01})
+
+
+def test_branching_takes_over_and_starts_its_own_schedule(train, local_run, tmp_path):
+    parent = torch.load(local_run / "epoch-1.pt", weights_only=True)
+    trainer = train(tmp_path / "exp", stop_after=parent["progress"]["step"] + 1, branch_from=local_run / "epoch-1.pt", **GLOBAL)
+    assert trainer.progress.branch_epoch == 1 and trainer.progress.epoch == 1
+    assert trainer.schedule.batches == parent["schedule"]["batches"] + 1
+    state = trainer.optimiser.state_dict()["state"]
+    assert all(x["step"] == parent["progress"]["step"] + 1 for x in state.values())
+
+
+def test_branching_from_another_model_is_refused(train, local_run, tmp_path):
+    with pytest.raises(UserError, match="model.encoder.layers"):
+        train(tmp_path / "exp", branch_from=local_run / "epoch-1.pt", **GLOBAL | {"model.encoder.layers": 2})
+
+
+def test_branching_within_an_epoch_is_refused(train, tmp_path):
+    train(tmp_path / "exp", stop_after=2, **{"training.epochs": 1})
+    with pytest.raises(UserError, match="lies within an epoch"):
+        train(tmp_path / "branch", branch_from=tmp_path / "exp" / "checkpoint-2.pt", **GLOBAL)
+
+
+def test_a_missing_branch_is_named(train, tmp_path):
+    with pytest.raises(UserError, match="there is no checkpoint .*nowhere.pt"):
+        train(tmp_path / "exp", branch_from=tmp_path / "nowhere.pt", **GLOBAL)

@@ -1,0 +1,231 @@
+"""Exact normalisation for finite-state predictors: log Z(x) over all label sequences, and what an N-best list misses.
+
+When the predictor sees only the last c tokens, all prefixes that end in the same c tokens share their weights, and the
+sum over every label sequence is a forward recursion over V^c states. With at most S tokens per frame it is finite for
+any weights. This is how globally normalised models are trained without an N-best list, for small V and c.
+
+A *state* is the last c tokens as digits of a number in base V, the newest last; blanks (0) stand before the start.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from transducer_gn.lattice.prefix_tree import BLANK, distinct_sequences
+
+
+def log_normaliser(logits: Tensor, frame_lengths: Tensor, max_tokens_per_frame: int) -> Tensor:
+    """Exact log Z: the log-sum over all label sequences with at most so many tokens at each frame.
+
+    Args:
+      logits: [B, T, V**c, V] raw weights of leaving each state by each label at each frame; any real, or -inf.
+      frame_lengths: [B].
+      max_tokens_per_frame: S; every frame ends with a blank, which does not count.
+
+    Returns:
+      [B] in the dtype of the logits, differentiable; -inf (with zero gradient) where every path is blocked.
+    """
+    context_size(logits)
+    _check_lengths("frame_lengths", frame_lengths, logits.shape[1], (logits.shape[0],))
+    if max_tokens_per_frame < 0:
+        raise ValueError(f"max_tokens_per_frame is {max_tokens_per_frame}; it must be 0 or more")
+    if logits.numel() and not bool(logits.detach().amax() < math.inf):
+        raise ValueError("logits holds NaN or +inf")
+    return _LogNormaliser.apply(logits, frame_lengths.to(logits.device), max_tokens_per_frame)
+
+
+def context_size(logits: Tensor) -> int:
+    """c, from the shape [..., V**c, V]; ValueError if it is no such shape."""
+    states, vocabulary = logits.shape[-2:]
+    if logits.dim() != 4 or vocabulary < 2:
+        raise ValueError(f"logits must be [B, T, V**c, V] with V at least 2; it has shape {list(logits.shape)}")
+    context = 0
+    while vocabulary**context < states:
+        context += 1
+    if vocabulary**context != states:
+        raise ValueError(f"logits has {states} states, which is no power of its {vocabulary} labels")
+    return context
+
+
+class _LogNormaliser(torch.autograd.Function):
+    """Saves the sums at the start of each frame; within a frame all is computed again in backward."""
+
+    @staticmethod
+    def forward(ctx, logits, frame_lengths, max_tokens_per_frame):
+        utterances, frames, states, _ = logits.shape
+        sums = torch.full((frames + 1, utterances, states), -math.inf, dtype=torch.float64, device=logits.device)
+        sums[0, :, 0] = 0
+        for t in range(frames):
+            rounds = _token_rounds(sums[t], logits[:, t].double(), max_tokens_per_frame)
+            done = (rounds + logits[:, t, :, BLANK]).logsumexp(0)
+            sums[t + 1] = torch.where((t < frame_lengths)[:, None], done, sums[t])
+        result = sums[-1].logsumexp(1)
+        ctx.save_for_backward(logits, frame_lengths, sums, result)
+        ctx.max_tokens_per_frame = max_tokens_per_frame
+        return result.to(logits.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_result):
+        logits, frame_lengths, sums, result = ctx.saved_tensors
+        grads = torch.zeros_like(logits)
+        point = grad_result[:, None].double() * _share(sums[-1], result[:, None])
+        for t in range(logits.shape[1] - 1, -1, -1):
+            runs = (t < frame_lengths)[:, None]
+            weights = logits[:, t].double()
+            rounds = _token_rounds(sums[t], weights, ctx.max_tokens_per_frame)
+            point_before, frame_grads = _frame_backward(rounds, weights, sums[t + 1], torch.where(runs, point, 0.0))
+            grads[:, t] = frame_grads.to(grads.dtype)
+            point = torch.where(runs, point_before, point)
+        return grads, None, None
+
+
+def _token_rounds(start: Tensor, weights: Tensor, max_tokens_per_frame: int) -> Tensor:
+    """Sums over partial paths after 0, 1, ... tokens at one frame.
+
+    Args:
+      start: [B, V**c] sums on entering the frame; weights: [B, V**c, V].
+
+    Returns:
+      [S + 1, B, V**c].
+    """
+    rounds = [start]
+    for _ in range(max_tokens_per_frame):
+        arcs = rounds[-1][:, :, None] + weights
+        arcs[..., BLANK] = -math.inf
+        rounds.append(_arrive(arcs, torch.logsumexp))
+    return torch.stack(rounds)
+
+
+def _arrive(arcs: Tensor, reduce) -> Tensor:
+    """Join the arcs that lead to the same state: [B, V**c, V] to [B, V**c].
+
+    Emitting drops the oldest digit and appends the token, so states that differ in the oldest digit meet. Without
+    context all arcs meet.
+    """
+    utterances, states, vocabulary = arcs.shape
+    if states == 1:
+        return reduce(arcs, 2)
+    return reduce(arcs.view(utterances, vocabulary, states // vocabulary, vocabulary), 1).flatten(1)
+
+
+def _depart(values: Tensor, vocabulary: int) -> Tensor:
+    """Bring values of states back to the arcs that lead to them: [B, V**c] to [B, V**c, V] (a view)."""
+    utterances, states = values.shape
+    if states == 1:
+        return values[:, :, None].expand(-1, -1, vocabulary)
+    by_arc = values.view(utterances, 1, states // vocabulary, vocabulary)
+    return by_arc.expand(-1, vocabulary, -1, -1).reshape(utterances, states, vocabulary)
+
+
+def _frame_backward(rounds: Tensor, weights: Tensor, done: Tensor, point: Tensor) -> tuple[Tensor, Tensor]:
+    """Divide the occupation of the states after a frame among the arcs inside the frame.
+
+    Args:
+      rounds: [S + 1, B, V**c]; weights: [B, V**c, V]; done: [B, V**c] sums after the frame.
+      point: [B, V**c] occupation of the states after the frame.
+
+    Returns:
+      ([B, V**c] occupation on entering the frame, [B, V**c, V] occupation of the arcs).
+    """
+    grads = torch.zeros_like(weights)
+    blank_parts = _share(rounds + weights[..., BLANK], done) * point
+    grads[..., BLANK] = blank_parts.sum(0)
+    occupation = blank_parts[-1]
+    for s in range(len(rounds) - 2, -1, -1):
+        arcs = rounds[s][:, :, None] + weights
+        shares = _share(arcs, _depart(rounds[s + 1], weights.shape[2])) * _depart(occupation, weights.shape[2])
+        shares[..., BLANK] = 0
+        grads += shares
+        occupation = blank_parts[s] + shares.sum(2)
+    return occupation, grads
+
+
+def _share(part: Tensor, whole: Tensor) -> Tensor:
+    """exp(part - whole), and 0 where the whole is nothing."""
+    return torch.where(whole > -math.inf, part - whole, -math.inf).exp()
+
+
+def sequence_weights(logits: Tensor, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights of the arcs of given token sequences, and the states of their prefixes.
+
+    Args:
+      logits: [B, T, V**c, V]; tokens: [B, N, U]; lengths: [B, N], -1 where there is no sequence.
+
+    Returns:
+      token_weights [B, N, U, T], blank_weights [B, N, U + 1, T], states [B, N, U + 1].
+    """
+    states = prefix_states(tokens, lengths, context_size(logits), logits.shape[3])
+    within = torch.arange(tokens.shape[2], device=tokens.device) < lengths[:, :, None]
+    labels = torch.where(within, tokens, BLANK)
+    utterance = torch.arange(tokens.shape[0], device=tokens.device)[:, None, None]
+    # Index by utterance, state and label; frames stay a dimension and come last.
+    by_state = logits.permute(0, 2, 3, 1)
+    return by_state[utterance, states[..., :-1], labels], by_state[utterance, states, BLANK], states
+
+
+def prefix_states(tokens: Tensor, lengths: Tensor, context: int, vocabulary: int) -> Tensor:
+    """State of each prefix: [B, N, U] tokens to [B, N, U + 1]; prefixes beyond a length have any state."""
+    _check_lengths("lengths", lengths, tokens.shape[2], tuple(tokens.shape[:2]), least=-1)
+    within = torch.arange(tokens.shape[2], device=tokens.device) < lengths[:, :, None]
+    if bool((within & ((tokens <= BLANK) | (tokens >= vocabulary))).any()):
+        raise ValueError(f"tokens holds a blank (0) or an id outside 1 to {vocabulary - 1} inside a sequence")
+    state = torch.zeros_like(tokens[..., :1])
+    states = [state]
+    for u in range(tokens.shape[2]):
+        label = torch.where(within[..., u : u + 1], tokens[..., u : u + 1], BLANK)
+        state = (state * vocabulary + label) % vocabulary**context
+        states.append(state)
+    return torch.cat(states, 2)
+
+
+@torch.no_grad()
+def nbest_share(
+    logits: Tensor, frame_lengths: Tensor, tokens: Tensor, lengths: Tensor, max_tokens_per_frame: int
+) -> Tensor:
+    """The share of exact Z that a list of token sequences covers, each counted once.
+
+    Args:
+      logits: [B, T, V**c, V]; frame_lengths: [B].
+      tokens: [B, N, U]; lengths: [B, N], -1 where there is no sequence.
+      max_tokens_per_frame: the same limit for the sequences' alignments as for Z, so that the share is at most 1.
+
+    Returns:
+      [B] between 0 and 1.
+    """
+    exact = log_normaliser(logits.double(), frame_lengths, max_tokens_per_frame)
+    token_weights, blank_weights, _ = sequence_weights(logits.double(), tokens, lengths)
+    scores = capped_scores(token_weights, blank_weights, lengths, frame_lengths, max_tokens_per_frame)
+    scores = scores.masked_fill(~distinct_sequences(tokens, lengths), -math.inf)
+    return (scores.logsumexp(1) - exact).exp().to(logits.dtype)
+
+
+def capped_scores(
+    token_weights: Tensor, blank_weights: Tensor, lengths: Tensor, frame_lengths: Tensor, max_tokens_per_frame: int
+) -> Tensor:
+    """[B, N] log-sums over the alignments with at most so many tokens per frame, differentiable.
+
+    `recursion.sequence_scores` has no such limit, so it could exceed a Z that has one.
+
+    Args:
+      token_weights: [B, N, U, T]; blank_weights: [B, N, U + 1, T]; lengths: [B, N]; frame_lengths: [B].
+    """
+    sums = torch.full_like(blank_weights[..., 0], -math.inf)
+    sums[..., 0] = 0
+    for t in range(blank_weights.shape[3]):
+        rounds = [sums]
+        for _ in range(max_tokens_per_frame):
+            emitted = rounds[-1][..., :-1] + token_weights[..., t]
+            rounds.append(torch.nn.functional.pad(emitted, (1, 0), value=-math.inf))
+        done = (torch.stack(rounds) + blank_weights[..., t]).logsumexp(0)
+        sums = torch.where((t < frame_lengths)[:, None, None], done, sums)
+    return sums.gather(2, lengths.clamp(min=0)[:, :, None])[..., 0]
+
+
+def _check_lengths(name: str, lengths: Tensor, most: int, shape: tuple[int, ...], least: int = 0) -> None:
+    if tuple(lengths.shape) != shape or lengths.dtype.is_floating_point:
+        raise ValueError(f"{name} must be integers of shape {list(shape)}; it has shape {list(lengths.shape)}")
+    if bool(((lengths < least) | (lengths > most)).any()):
+        raise ValueError(f"{name} must be between {least} and {most}")

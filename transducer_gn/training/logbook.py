@@ -1,0 +1,142 @@
+"""What training writes for people: a readable log, metrics as JSON lines and for tensorboard, a line of progress."""
+
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+
+import torch
+import yaml
+from torch import Tensor
+from torch.utils.tensorboard import SummaryWriter
+
+from transducer_gn.config import Config
+from transducer_gn.files import write_text
+
+METRICS = "metrics.jsonl"
+PACKAGES = ("torch", "lhotse", "sentencepiece", "numpy", "k2", "fast_rnnt")
+
+
+class Logbook:
+    """Writes what happens in a run; on ranks other than the first it does nothing.
+
+    Args:
+      folder: of the experiment.
+      step: updates done when the run starts or resumes; metrics of later ones are from a life that was cut off
+        after its last checkpoint, and are dropped.
+    """
+
+    def __init__(self, folder: Path, step: int, active: bool):
+        self._active = active
+        self._folder = folder
+        self._started = time.monotonic()
+        if active:
+            drop_later_metrics(folder / METRICS, step)
+            self._tensorboard = SummaryWriter(folder / "tensorboard", purge_step=step + 1)
+
+    def metrics(self, kind: str, step: int, epoch: float, values: Mapping[str, float]) -> None:
+        """Numbers of one moment: `kind` is "train" or "valid"."""
+        if not self._active:
+            return
+        line = json.dumps({"kind": kind, "step": step, "epoch": round(epoch, 6), **values})
+        with (self._folder / METRICS).open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+        for name, value in values.items():
+            self._tensorboard.add_scalar(f"{kind}/{name}", value, step)
+
+    def histogram(self, name: str, step: int, values: Tensor) -> None:
+        """A distribution, for tensorboard."""
+        if self._active and values.numel():
+            self._tensorboard.add_histogram(name, values.float().cpu(), step)
+
+    def sentences(self, step: int, pairs: list[tuple[str, str]]) -> None:
+        """A few references with what was recognised, for the log and for tensorboard."""
+        if not self._active:
+            return
+        for reference, hypothesis in pairs:
+            logging.info("reference  %s", reference)
+            logging.info("recognised %s", hypothesis)
+        text = "\n\n".join(f"reference: {reference}  \nrecognised: {hypothesis}" for reference, hypothesis in pairs)
+        self._tensorboard.add_text("valid/sentences", text, step)
+
+    def progress(self, text: str, done: float) -> None:
+        """A line with the time left, given the share of this run that is done; in place on a terminal."""
+        if not self._active:
+            return
+        passed = time.monotonic() - self._started
+        left = f"{duration(passed * (1 - done) / done)} left" if done > 0 else "time left unknown"
+        line = f"{100 * done:5.1f} %  {text}  {left}"
+        if sys.stderr.isatty():
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+        logging.getLogger("transducer_gn.progress").info(line)
+
+    def close(self) -> None:
+        if self._active:
+            self._tensorboard.close()
+
+
+def drop_later_metrics(path: Path, step: int) -> None:
+    """Remove lines of updates after `step`, and lines that were cut off."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            if json.loads(line)["step"] <= step:
+                kept.append(line)
+        except (json.JSONDecodeError, KeyError, TypeError):
+            continue
+    write_text(path, "".join(line + "\n" for line in kept))
+
+
+def start_log(folder: Path, rank: int) -> None:
+    """Send log messages to a file of this rank, and from the first rank to standard error."""
+    handlers: list[logging.Handler] = [logging.FileHandler(folder / f"log-{rank}.txt", encoding="utf-8")]
+    if rank == 0:
+        console = logging.StreamHandler()
+        # On a terminal the line of progress is rewritten in place instead.
+        console.addFilter(lambda record: not (record.name.endswith("progress") and sys.stderr.isatty()))
+        handlers.append(console)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", handlers=handlers, force=True)
+
+
+def describe_run(config: Config, backend: str, world_size: int, device: torch.device, parameters: int) -> None:
+    """Write to the log what a reader needs to repeat the run."""
+    versions = ", ".join(f"{name} {version}" for name, version in installed_versions().items())
+    logging.info("%s; git %s; recursion backend %s", versions, git_commit(), backend)
+    logging.info("%d processes on %s; %.2f million parameters", world_size, device, parameters / 1e6)
+    logging.info("configuration:\n%s", yaml.safe_dump(asdict(config), sort_keys=False))
+
+
+def installed_versions() -> dict[str, str]:
+    versions = {"python": sys.version.split()[0]}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def git_commit() -> str:
+    """The commit of this code, with a mark if files were changed since; "unknown" outside a repository."""
+    here = Path(__file__).parent
+    try:
+        result = subprocess.run(
+            ["git", "describe", "--always", "--dirty"], cwd=here, capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return result.stdout.strip()
+
+
+def duration(seconds: float) -> str:
+    """Seconds as 1:02:03 or 02:03."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"

@@ -1,0 +1,130 @@
+"""Settings of training: normalisation, competitors, data, the loop."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from transducer_gn.data.settings import BatchSettings
+from transducer_gn.errors import require, require_positive
+
+
+@dataclass(frozen=True)
+class NormalisationConfig:
+    """The way from local to global normalisation, in epochs since training branched off (or began).
+
+    Args:
+        alpha: interpolation weight to arrive at; 1 is local normalisation, 0 fully global
+        alpha_delay: epochs before alpha starts to move
+        alpha_per_epoch: how far alpha moves per epoch
+        regulariser: weight of the log-sum regulariser; 0 for none
+        regulariser_ramp: epochs over which that weight rises from 0
+        exact: sum Z over all sequences instead of competitors; needs a finite-state predictor and a small vocabulary
+    """
+
+    alpha: float = 1.0
+    alpha_delay: float = 1.0
+    alpha_per_epoch: float = 0.25
+    regulariser: float = 0.0
+    regulariser_ramp: float = 1.0
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        section = "normalisation"
+        require(0 <= self.alpha <= 1, f"{section}.alpha", f"must be from 0 (global) to 1 (local), not {self.alpha}")
+        require_positive(section, alpha_per_epoch=self.alpha_per_epoch)
+        for name in ("alpha_delay", "regulariser", "regulariser_ramp"):
+            value = getattr(self, name)
+            require(value >= 0, f"{section}.{name}", f"must be 0 or more, not {value}")
+
+
+@dataclass(frozen=True)
+class CompetitorConfig:
+    """The search for competitors in training.
+
+    Args:
+        count: N, competitors per utterance
+        beam: hypotheses that the search keeps, more than count; null for count + 1
+        max_tokens_per_frame: tokens that the search may emit at one frame
+        lookahead: batches that are searched together before training on them, with an encoder pass of their own, as
+            in the paper (20); 0 searches on the encoder output of the training pass itself
+    """
+
+    count: int = 10
+    beam: int | None = None
+    max_tokens_per_frame: int = 3
+    lookahead: int = 0
+
+    def __post_init__(self) -> None:
+        section = "competitors"
+        require_positive(section, count=self.count, max_tokens_per_frame=self.max_tokens_per_frame)
+        require(self.lookahead >= 0, f"{section}.lookahead", f"must be 0 or more batches, not {self.lookahead}")
+        require(
+            self.beam is None or self.beam > self.count,
+            f"{section}.beam",
+            f"must be more than {section}.count = {self.count}, since the reference may be in the beam, not {self.beam}",
+        )
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """What to train and validate on.
+
+    Args:
+        folder: what prepare.sh made
+        token_model: kind of the token model, as given to prepare.sh
+        batches: how utterances become batches
+        shar: read training data from the folder's Shar export
+    """
+
+    folder: str = "data/mini"
+    token_model: Literal["unigram", "bpe"] = "unigram"
+    batches: BatchSettings = field(default_factory=BatchSettings)
+    shar: bool = False
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """The loop.
+
+    Args:
+        epochs: epochs in all, those before a branch included
+        seed: of parameters and of everything random in a step; each step's draws depend on it and on the step alone
+        precision: of the encoder under autocast; sums over lattices are always float32. On a CPU only float32 is fast
+        accumulate: batches per update of the parameters
+        clip: largest norm of the gradient; null for no limit
+        log_interval: updates between lines of the log
+        validate_interval: updates between validations; every epoch also ends with one
+        validation_utterances: how many of the dev set are validated on
+        validation_beam: hypotheses in the search for the word error rate
+        save_interval: updates between checkpoints; every epoch also ends with one, which is kept
+        keep_last: checkpoints within epochs that are kept
+        average_period: updates between additions to the running average of the parameters
+        max_bad_batches: updates without a finite gradient after which training gives up
+        collapse_share: the reference's share of Z above which competitors count as useless
+        collapse_updates: updates in a row of that before a warning
+        memory_scan: try the largest batches before the first update
+    """
+
+    epochs: int = 40
+    seed: int = 42
+    precision: Literal["float32", "float16", "bfloat16"] = "float32"
+    accumulate: int = 1
+    clip: float | None = None
+    log_interval: int = 50
+    validate_interval: int = 3000
+    validation_utterances: int = 500
+    validation_beam: int = 4
+    save_interval: int = 1000
+    keep_last: int = 3
+    average_period: int = 100
+    max_bad_batches: int = 20
+    collapse_share: float = 0.9999
+    collapse_updates: int = 200
+    memory_scan: bool = True
+
+    def __post_init__(self) -> None:
+        names = (
+            "epochs accumulate log_interval validate_interval validation_utterances validation_beam save_interval "
+            "keep_last average_period max_bad_batches collapse_share collapse_updates"
+        )
+        require_positive("training", **{name: getattr(self, name) for name in names.split()})
+        require(self.clip is None or self.clip > 0, "training.clip", f"must be above 0, or null, not {self.clip}")
