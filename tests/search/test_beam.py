@@ -87,7 +87,7 @@ def test_a_wide_beam_equals_enumeration(kind):
 @pytest.mark.parametrize("beam", [1, 2, 3, 7])
 def test_a_narrow_beam_equals_the_plain_search(kind, beam):
     lengths = torch.tensor([9, 12, 0, 5])
-    for seed in range(8):
+    for seed in range(4):
         model = random_model(seed, kind, vocabulary=5)
         encoder_out = random_frames(4, 12)
         for alpha in ALPHAS:
@@ -100,7 +100,7 @@ def test_prefixes_that_left_the_beam_and_the_pool_are_recognised_when_they_retur
     # Two tokens and long utterances: a short prefix drops out, its extensions stay, and later it is found again by
     # extending a still shorter one. Its extensions must then be merged with those that have been there all along.
     torch.manual_seed(1)
-    for _ in range(20):
+    for _ in range(8):
         table = 2 * torch.randn(40, 9, 3).double()
         for beam in (2, 3, 4):
             assert_same_on_table(table, beam, alpha=0.3, cap=1, context=2)
@@ -130,7 +130,7 @@ def test_extreme_weights_give_what_the_plain_search_gives(name, alpha):
 WEIGHTS = st.sampled_from([-math.inf, -3.0, -1.0, 0.0, 0.0, 1.0, 30.0, 1000.0])
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(
     weights=st.lists(WEIGHTS, min_size=36, max_size=36),
     beam=st.integers(1, 6),
@@ -197,13 +197,13 @@ def test_the_predictor_reads_each_prefix_once():
 
 def test_long_utterances_keep_their_precision_in_single_precision():
     torch.manual_seed(0)
-    table = torch.randn(2000, 3, 3) + torch.tensor([100.0, 95.0, 95.0])
+    table = torch.randn(600, 3, 3) + torch.tensor([100.0, 95.0, 95.0])
     model, encoder_out = search_oracles.table_model(table)
-    found = beam_search(model, encoder_out, torch.tensor([2000]), 4, 4, 0.0, 1)
-    wanted = search_oracles.plain_beam_search(search_oracles.table_logits(table), 2000, 4, 0.0, 1)
+    found = beam_search(model, encoder_out, torch.tensor([600]), 4, 4, 0.0, 1)
+    wanted = search_oracles.plain_beam_search(search_oracles.table_logits(table), 600, 4, 0.0, 1)
     assert [tuple(tokens) for tokens in found.tokens[0]] == [tokens for tokens, _, _ in wanted]
-    # Scores near 2e5, where neighbouring numbers in single precision are 1.6e-2 apart.
-    assert found.scores[0] == pytest.approx([score for _, score, _ in wanted], abs=1e-2)
+    # Scores near 6e4, where neighbouring numbers in single precision are 4e-3 apart.
+    assert found.scores[0] == pytest.approx([score for _, score, _ in wanted], abs=2e-3)
 
 
 def test_length_normalisation_ranks_by_score_per_label():
