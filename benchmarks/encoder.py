@@ -6,8 +6,9 @@ chunk mask of evaluation (16 frames, left context 64). Three ratios:
 - `forward`: a pass in evaluation mode without gradients, over the same matrix multiplications alone;
 - `forward_backward`: a pass in training mode (dropout, balancers and layer drop on) with its gradients, over the same
   matrix multiplications and the two that each of them needs for its gradients, alone;
-- `streaming`: the same utterances as live streams of one batch, features arriving chunk by chunk, over the masked
-  pass of `forward`. `streaming_single` is the same for one stream and one utterance; it is printed, not a target.
+- `streaming`: 8 utterances as live streams of one batch, features arriving chunk by chunk, over a pass in evaluation
+  mode over the same utterances as wholes. `streaming_single` is the same for one utterance: there a step multiplies
+  all weights with 16 frames only, and the time to load the weights dominates.
 
 "The matrix multiplications alone" are `torch.mm` and `torch.bmm` into buffers that exist already, with the shapes of
 the encoder's: all linear layers with a weight matrix of their own per layer; the projection of the 2T - 1 relative
@@ -17,7 +18,9 @@ unfolded input [outputs, 9 channels] and weights, the unfolding not counted. For
 (gradient of either factor), but for the first convolution, whose input needs none. The depthwise convolutions are
 left out, as they are no matrix multiplications: their cost counts against the encoder alone.
 
-Both sides are measured alternately in one run, and the best time of each counts.
+Both sides are measured alternately in one run, and the best time of each counts. By default all run in one thread, and
+processor time counts: that is what the work costs, also on a machine that has other work. With more threads the clock
+on the wall counts, and the machine should be idle.
 """
 
 import argparse
@@ -130,11 +133,11 @@ class EncoderRuns:
         self.encoder.eval()
         self.encoder(self.features[:utterances], self.lengths[:utterances], CHUNK)
 
-    def forward_backward(self) -> None:
+    def forward_backward(self, utterances: int) -> None:
         """A training pass; gradients replace those of the last one."""
         self.encoder.train()
         self.encoder.zero_grad(set_to_none=True)
-        output, _ = self.encoder(self.features, self.lengths, CHUNK)
+        output, _ = self.encoder(self.features[:utterances], self.lengths[:utterances], CHUNK)
         output.backward(torch.ones_like(output))
 
     def stream(self, utterances: int) -> None:
@@ -153,12 +156,13 @@ class EncoderRuns:
 
 def best_times(functions: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
     """The best seconds of each function, called in turn."""
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     times: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(rounds + 1):  # the first round warms up
         for name, function in functions.items():
-            start = time.perf_counter()
+            start = clock()
             function()
-            times[name].append(time.perf_counter() - start)
+            times[name].append(clock() - start)
     return {name: min(values[1:]) for name, values in times.items()}
 
 
@@ -166,9 +170,10 @@ def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description="Cost of the encoder against its matrix multiplications alone.")
     parser.add_argument("--utterances", type=int, default=4, help="utterances per batch")
+    parser.add_argument("--streams", type=int, default=8, help="streams per batch")
     parser.add_argument("--seconds", type=float, default=10.0, help="length of an utterance")
-    parser.add_argument("--rounds", type=int, default=5, help="measurements, of which the best counts")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads of torch")
+    parser.add_argument("--rounds", type=int, default=3, help="measurements, of which the best counts")
+    parser.add_argument("--threads", type=int, default=1, help="threads of torch")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     arguments = parser.parse_args()
     torch.manual_seed(0)
@@ -177,24 +182,25 @@ def main() -> None:
     feature_frames = round(100 * arguments.seconds)
     frames = int(subsampled_lengths(torch.tensor(feature_frames)))
     alone = Multiplications(config, arguments.utterances, frames)
-    runs = EncoderRuns(config, arguments.utterances, feature_frames)
+    runs = EncoderRuns(config, max(arguments.utterances, arguments.streams), feature_frames)
     seconds = best_times(
         {
             "multiplications_forward": alone.forward,
             "encoder_forward": lambda: runs.forward(arguments.utterances),
-            "streaming": lambda: runs.stream(arguments.utterances),
-            "encoder_forward_single": lambda: runs.forward(1),
+            "masked": lambda: runs.forward(arguments.streams),
+            "streaming": lambda: runs.stream(arguments.streams),
+            "masked_single": lambda: runs.forward(1),
             "streaming_single": lambda: runs.stream(1),
             "multiplications_forward_backward": alone.forward_backward,
-            "encoder_forward_backward": runs.forward_backward,
+            "encoder_forward_backward": lambda: runs.forward_backward(arguments.utterances),
         },
         arguments.rounds,
     )
     ratios = {
         "forward": seconds["encoder_forward"] / seconds["multiplications_forward"],
         "forward_backward": seconds["encoder_forward_backward"] / seconds["multiplications_forward_backward"],
-        "streaming": seconds["streaming"] / seconds["encoder_forward"],
-        "streaming_single": seconds["streaming_single"] / seconds["encoder_forward_single"],
+        "streaming": seconds["streaming"] / seconds["masked"],
+        "streaming_single": seconds["streaming_single"] / seconds["masked_single"],
     }
     for name, value in seconds.items():
         print(f"{name:34s} {value:8.3f} s")

@@ -23,17 +23,14 @@ def model_logits(model, encoder_out: Tensor) -> Logits:
     Predictor outputs come from whole sequences, not from the steps that a search makes.
     """
     frames = model.joiner.project_encoder(encoder_out)
-    outputs: dict[Prefix, Tensor] = {}
-    known: dict[tuple[int, Prefix], list[float]] = {}
+    known: dict[Prefix, list[list[float]]] = {}
 
     @torch.no_grad()
     def logits(t: int, prefix: Prefix) -> list[float]:
-        if prefix not in outputs:
-            tokens = torch.tensor([prefix], dtype=torch.long)
-            outputs[prefix] = model.joiner.project_predictor(model.predictor.unroll(tokens)[0, -1])
-        if (t, prefix) not in known:
-            known[t, prefix] = model.joiner(frames[t], outputs[prefix]).tolist()
-        return known[t, prefix]
+        if prefix not in known:
+            outputs = model.predictor.unroll(torch.tensor([prefix], dtype=torch.long))
+            known[prefix] = model.joiner(frames, model.joiner.project_predictor(outputs[0, -1])).tolist()
+        return known[prefix][t]
 
     return logits
 
@@ -79,43 +76,62 @@ def single(value: float) -> float:
         return float(np.float32(value))
 
 
-def plain_beam_search(logits: Logits, frames: int, beam: int, alpha: float, cap: int) -> list[tuple[Prefix, float]]:
-    """The rules that `transducer_gn.search.beam` states, hypothesis by hypothesis; sequences and scores, best first."""
-    hypotheses: dict[Prefix, float] = {(): 0.0}
+# The score of a hypothesis, and the frames of its tokens in the best of its alignments.
+Hypothesis = tuple[float, tuple[int, ...]]
+
+
+def plain_beam_search(
+    logits: Logits, frames: int, beam: int, alpha: float, cap: int
+) -> list[tuple[Prefix, float, tuple[int, ...]]]:
+    """The rules that `transducer_gn.search.beam` states, hypothesis by hypothesis: sequences, scores, times."""
+    hypotheses: dict[Prefix, Hypothesis] = {(): (0.0, ())}
     offset = 0.0
     for t in range(frames):
-        finished: dict[Prefix, float] = {}
+        finished: dict[Prefix, Hypothesis] = {}
         current = hypotheses
         for step in range(cap + 1):
-            for prefix, score in current.items():
-                score += arc_weights(logits(t, prefix), alpha)[0]
-                if score > -math.inf:
-                    finished[prefix] = log_sum_exp([finished.get(prefix, -math.inf), score])
+            for prefix, (score, times) in current.items():
+                finish(finished, prefix, score + arc_weights(logits(t, prefix), alpha)[0], times)
             if step < cap:
                 current = plain_extensions(logits, t, current, finished, beam, alpha)
-        best = sorted(finished.items(), key=lambda item: -single(item[1]))[:beam]
-        top = best[0][1] if best else 0.0
-        hypotheses = {prefix: score - top for prefix, score in best}
+        best = sorted(finished.items(), key=lambda item: -single(item[1][0]))[:beam]
+        top = best[0][1][0] if best else 0.0
+        hypotheses = {prefix: (score - top, times) for prefix, (score, times) in best}
         offset += top
-    return sorted(((p, s + offset) for p, s in hypotheses.items()), key=lambda item: -item[1])
+    found = [(prefix, score + offset, times) for prefix, (score, times) in hypotheses.items()]
+    return sorted(found, key=lambda hypothesis: -hypothesis[1])
+
+
+def finish(finished: dict[Prefix, Hypothesis], prefix: Prefix, score: float, times: tuple[int, ...]) -> None:
+    """Add a hypothesis that has taken its blank; of two alignments, the better one gives the times."""
+    if score == -math.inf:
+        return
+    before, times_before = finished.get(prefix, (-math.inf, ()))
+    finished[prefix] = (log_sum_exp([before, score]), times if single(score) > single(before) else times_before)
 
 
 def plain_extensions(
-    logits: Logits, t: int, current: dict[Prefix, float], finished: dict[Prefix, float], beam: int, alpha: float
-) -> dict[Prefix, float]:
+    logits: Logits,
+    t: int,
+    current: dict[Prefix, Hypothesis],
+    finished: dict[Prefix, Hypothesis],
+    beam: int,
+    alpha: float,
+) -> dict[Prefix, Hypothesis]:
     """The next round: the most promising extensions of `current`."""
     candidates = []
-    for prefix, score in current.items():
+    for prefix, (score, times) in current.items():
         values = logits(t, prefix)
         total = log_sum(values)
         for token in range(1, len(values)):
             promise = values[token] + (score + (1 - 2 * alpha) * total)
-            candidates.append((single(promise), prefix + (token,), score + values[token] - alpha * total))
+            hypothesis = (score + values[token] - alpha * total, times + (t,))
+            candidates.append((single(promise), prefix + (token,), hypothesis))
     candidates.sort(key=lambda candidate: -candidate[0])
     threshold = -math.inf
     if len(finished) >= beam:
-        threshold = single(sorted(finished.values(), reverse=True)[beam - 1])
-    return {prefix: score for promise, prefix, score in candidates[:beam] if promise > threshold}
+        threshold = single(sorted((score for score, _ in finished.values()), reverse=True)[beam - 1])
+    return {prefix: hypothesis for promise, prefix, hypothesis in candidates[:beam] if promise > threshold}
 
 
 def plain_greedy_search(logits: Logits, frames: int, alpha: float, cap: int) -> tuple[Prefix, float, list[int]]:
@@ -157,15 +173,6 @@ class TablePredictor:
         number = (state[0] * self.vocabulary + tokens) % self.states
         return number[:, None].double(), (number,)
 
-    def unroll(self, tokens: Tensor) -> Tensor:
-        """Outputs [B, U + 1, 1]."""
-        number = torch.zeros(len(tokens), dtype=torch.long)
-        numbers = [number]
-        for column in tokens.unbind(1):
-            number = (number * self.vocabulary + column) % self.states
-            numbers.append(number)
-        return torch.stack(numbers, dim=1)[:, :, None].double()
-
 
 class TableJoiner(nn.Module):
     """Looks logits up in `table` [frames, states, V], which may hold anything: frames and outputs are row numbers."""
@@ -192,3 +199,17 @@ def table_model(table: Tensor, context: int = 1) -> tuple[Model, Tensor]:
     frames, _, vocabulary = table.shape
     encoder_out = torch.arange(frames).double().view(1, frames, 1)
     return Model(TablePredictor(vocabulary, context), TableJoiner(table)), encoder_out
+
+
+def table_logits(table: Tensor, context: int = 1) -> Logits:
+    """The weights of `table_model`."""
+    rows = table.tolist()
+    vocabulary = table.shape[2]
+
+    def logits(t: int, prefix: Prefix) -> list[float]:
+        state = 0
+        for token in prefix[-context:]:
+            state = state * vocabulary + token
+        return rows[t][state]
+
+    return logits

@@ -79,7 +79,9 @@ class Finished:
         target = torch.where(met, column, own_column)
         before = self.scores.gather(1, column)
         merged = torch.where(met, torch.logaddexp(before, scores), scores)
-        source = torch.where(met & (scores <= before), self.sources.gather(1, column), own_column)
+        # Compared as all scores are, in single precision.
+        earlier_is_better = scores.float() <= before.float()
+        source = torch.where(met & earlier_is_better, self.sources.gather(1, column), own_column)
         hypotheses = {
             name: torch.cat([tensor, vars(new)[name]], dim=1) for name, tensor in vars(self.hypotheses).items()
         }

@@ -109,5 +109,5 @@ class PrefixPool:
 
     @staticmethod
     def _write(target: Tensor, rows: Tensor, values: Tensor) -> None:
-        """Overwrite flattened rows [n] of `target` [B, R, ...] with `values` [n, ...]."""
-        target.view(-1, *target.shape[2:]).index_copy_(0, rows, values.to(target.dtype))
+        """Overwrite flattened rows [n] of `target` [B, R, ...], which is contiguous, with `values` [n, ...]."""
+        target.flatten(0, 1).index_copy_(0, rows, values.to(target.dtype))

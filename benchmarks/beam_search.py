@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Time of the batched beam search, over that of batched greedy search, of a plain one, and of its matrix products.
+
+  beam_search.py --json result.json
+
+Joiner 512, vocabulary 500, LSTM 512 (two layers, embedding 1024), 250 frames, batch 16, unless something varies. Ratios
+are of processor time on one thread; all that a ratio compares runs in turn in the same process. Weights are planted so
+that searches look like those of a trained model (see planted_weights.py).
+
+  beam4_over_greedy, beam10_over_greedy, beam50_over_greedy
+      batched beam search over batched greedy search
+  python_over_beam10
+      a beam search per utterance and hypothesis, with a predictor cache (plain_search.py), over ours with beam 10
+  beam10_over_matmul
+      ours with beam 10 over nothing but its products: encoder projection, joiner outputs of the points it evaluates,
+      LSTM gates, outputs and projections of the prefixes it creates, in the same batches
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from measure import write_result
+from plain_search import PlainBeamSearch
+from planted_weights import PlantedModel
+from torch.nn import functional
+
+from transducer_gn.search.beam import beam_search
+from transducer_gn.search.greedy import greedy_search
+
+ALPHA = 0.3
+CAP = 3
+
+
+class Setting:
+    """A model and frames to search; what its search multiplies is counted on request."""
+
+    def __init__(self, batch: int = 16, frames: int = 250, vocabulary: int = 500, dim: int = 512) -> None:
+        torch.manual_seed(0)
+        self.model = PlantedModel(vocabulary, dim).eval()
+        self.encoder_out = self.model.encoder_out(batch, frames)
+        self.lengths = torch.full((batch,), frames)
+
+    def beam(self, beam: int) -> list[list[list[int]]]:
+        """Search with a beam."""
+        return beam_search(self.model, self.encoder_out, self.lengths, beam, beam, ALPHA, CAP).tokens
+
+    def greedy(self) -> list[list[list[int]]]:
+        """Search without one."""
+        return greedy_search(self.model, self.encoder_out, self.lengths, ALPHA, CAP).tokens
+
+    def plain(self, utterance: int, beam: int) -> list[list[int]]:
+        """The plain search on one utterance."""
+        search = PlainBeamSearch(self.model, beam, ALPHA, CAP)
+        return [list(tokens) for tokens, _ in search.search(self.encoder_out[utterance])]
+
+    def count_rows(self, beam: int) -> tuple[list[int], list[int]]:
+        """How many rows each call of the joiner and of the predictor has in one search."""
+        joiner_rows: list[int] = []
+        predictor_rows: list[int] = []
+        joiner = self.model.joiner.register_forward_hook(
+            lambda module, inputs, logits: joiner_rows.append(logits.shape[:-1].numel())
+        )
+        lstm_step = self.model.predictor.predictor.lstm.step
+
+        def counting_step(x, state):
+            predictor_rows.append(len(x))
+            return lstm_step(x, state)
+
+        self.model.predictor.predictor.lstm.step = counting_step
+        try:
+            self.beam(beam)
+        finally:
+            joiner.remove()
+            del self.model.predictor.predictor.lstm.step
+        return joiner_rows, predictor_rows
+
+
+def products_alone(setting: Setting, joiner_rows: list[int], predictor_rows: list[int]) -> Callable[[], None]:
+    """A function that multiplies matrices of the given numbers of rows and does nothing else."""
+    joiner, predictor = setting.model.joiner, setting.model.predictor.predictor
+    output_weight = joiner.output_weight.detach()
+    layers = [weight.value.detach() for layer in predictor.lstm.layers for weight in (layer.input_weight, layer.state_weight)]
+    layers += [predictor.output.weight().detach(), joiner.predictor_projection.weight().detach()]
+    rows = {size: torch.randn(max(joiner_rows + predictor_rows), size) for size in {w.shape[1] for w in layers} | {output_weight.shape[1]}}
+
+    def run() -> None:
+        joiner.project_encoder(setting.encoder_out)
+        for count in joiner_rows:
+            functional.linear(rows[output_weight.shape[1]][:count], output_weight)
+        for count in predictor_rows:
+            for weight in layers:
+                functional.linear(rows[weight.shape[1]][:count], weight)
+
+    return torch.no_grad()(run)
+
+
+def processor_seconds(variants: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Median processor seconds of each, taken in turn after one round of warming up."""
+    seconds: dict[str, list[float]] = {name: [] for name in variants}
+    for repeat in range(repeats + 1):
+        for name, run in variants.items():
+            start = time.process_time()
+            run()
+            if repeat > 0:
+                seconds[name].append(time.process_time() - start)
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def main_ratios(repeats: int, plain_utterances: int) -> dict:
+    """The ratios that the module's docstring names, and what they consist of."""
+    setting = Setting()
+    batch = len(setting.lengths)
+    joiner_rows, predictor_rows = setting.count_rows(10)
+    variants: dict[str, Callable[[], object]] = {f"beam{beam}": lambda beam=beam: setting.beam(beam) for beam in (4, 10, 50)}
+    variants |= {"greedy": setting.greedy, "matmul": products_alone(setting, joiner_rows, predictor_rows)}
+    seconds = {name: value / batch for name, value in processor_seconds(variants, repeats).items()}
+
+    found = setting.beam(10)
+    start = time.process_time()
+    plain = [setting.plain(utterance, 10) for utterance in range(plain_utterances)]
+    seconds["python"] = (time.process_time() - start) / plain_utterances
+    agreeing = sum(ours[0] == theirs[0] for ours, theirs in zip(found, plain, strict=False))
+    ratios = {f"beam{beam}_over_greedy": seconds[f"beam{beam}"] / seconds["greedy"] for beam in (4, 10, 50)}
+    ratios["python_over_beam10"] = seconds["python"] / seconds["beam10"]
+    ratios["beam10_over_matmul"] = seconds["beam10"] / seconds["matmul"]
+    return {
+        "ratios": ratios,
+        "seconds_per_utterance": seconds,
+        "same_best_as_plain": f"{agreeing} of {plain_utterances}",
+        "per_frame_and_utterance": {
+            "points_evaluated": sum(joiner_rows) / setting.lengths.sum().item(),
+            "prefixes_created": sum(predictor_rows) / setting.lengths.sum().item(),
+        },
+    }
+
+
+def growth(repeats: int) -> dict:
+    """Processor seconds per utterance as one size changes, beam 10 and the rest as by default."""
+    result: dict[str, dict[int, float]] = {}
+    for name, values in (("batch", (1, 4, 16, 32)), ("frames", (125, 250, 500)), ("vocabulary", (250, 500, 1000))):
+        result[name] = {}
+        for value in values:
+            setting = Setting(**{name: value})
+            seconds = processor_seconds({"beam10": lambda setting=setting: setting.beam(10)}, repeats)
+            result[name][value] = seconds["beam10"] / len(setting.lengths)
+    setting = Setting()
+    beams = {str(beam): lambda beam=beam: setting.beam(beam) for beam in (1, 4, 10, 20, 50)}
+    seconds = processor_seconds(beams, repeats)
+    result["beam"] = {int(beam): value / len(setting.lengths) for beam, value in seconds.items()}
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", help="file to write the result to")
+    parser.add_argument("--repeats", type=int, default=3, help="runs to take the median of")
+    parser.add_argument("--plain-utterances", type=int, default=2, help="utterances for the plain search")
+    parser.add_argument("--no-growth", action="store_true", help="leave out how time grows with sizes")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    result = main_ratios(arguments.repeats, arguments.plain_utterances)
+    if not arguments.no_growth:
+        result["growth_seconds_per_utterance"] = growth(1)
+    for name, value in result["ratios"].items():
+        print(f"{name:24} {value:8.2f}")
+    print(f"same best hypothesis as the plain search: {result['same_best_as_plain']}")
+    write_result(arguments.json, result)
+
+
+if __name__ == "__main__":
+    main()

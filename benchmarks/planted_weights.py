@@ -1,0 +1,83 @@
+"""A model of the paper's size whose weights are random, except that its searches look like those of a trained one.
+
+Random weights alone would emit as many tokens as allowed at every frame. Here one frame in four speaks for a token and
+for a handful of others that are easily confused with it, the rest for blank; and a prefix that ends in one of them
+speaks against all of them, as a trained predictor would. Hypotheses are then long, compete, and share most prefixes.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from transducer_gn.config import PredictorConfig
+from transducer_gn.model.joiner import Joiner
+from transducer_gn.model.predictor import LstmPredictor, State, build_predictor
+
+FRAMES_PER_TOKEN = 4
+GROUP = 6
+STRENGTH = 15.0
+
+
+class PlantedModel(nn.Module):
+    """An LSTM predictor and a joiner, both of width `dim`. Tokens come in groups that are easily confused."""
+
+    def __init__(self, vocabulary: int = 500, dim: int = 512) -> None:
+        super().__init__()
+        config = PredictorConfig(dim=dim)
+        self.joiner = Joiner(dim, dim, dim, vocabulary)
+        self.predictor = PlantedPredictor(build_predictor(config, vocabulary), self._answers())
+
+    def directions(self) -> Tensor:
+        """[V, J] where to move the joiner's hidden layer to make a token likely."""
+        return functional.normalize(self.joiner.output_weight.detach(), dim=1)
+
+    def group_directions(self) -> Tensor:
+        """[G, J] the same for all tokens of a group."""
+        directions = self.directions()[1:]
+        groups = len(directions) // GROUP
+        return directions[: groups * GROUP].view(groups, GROUP, -1).sum(1)
+
+    def _answers(self) -> Tensor:
+        """[V, D] what to add to the predictor's output after each token."""
+        towards_blank = self.directions()[0]
+        groups = self.group_directions()
+        against = (towards_blank - groups).repeat_interleave(GROUP, dim=0)
+        vocabulary = self.joiner.output_weight.shape[0]
+        wanted = functional.pad(against, (0, 0, 1, vocabulary - 1 - len(against)))
+        return solve(self.joiner.predictor_projection.weight(), STRENGTH * wanted)
+
+    def encoder_out(self, batch: int, frames: int) -> Tensor:
+        """[batch, frames, D] that makes the model emit about one token every four frames."""
+        directions, groups = self.directions(), self.group_directions()
+        group = torch.randint(len(groups), (batch, frames))
+        members = 1 + group[..., None] * GROUP + torch.arange(GROUP)
+        shares = 0.5 + 0.5 * torch.rand(batch, frames, GROUP, 1)
+        token = (shares * directions[members]).sum(2) - 0.5 * directions[0]
+        is_token = torch.rand(batch, frames, 1) < 1 / FRAMES_PER_TOKEN
+        wanted = STRENGTH * torch.where(is_token, token, directions[0] + 0.25 * token)
+        projection = self.joiner.encoder_projection
+        return solve(projection.weight(), wanted - projection.bias())
+
+
+class PlantedPredictor(nn.Module):
+    """An LSTM predictor with something added to its output after each token."""
+
+    def __init__(self, predictor: LstmPredictor, answers: Tensor) -> None:
+        super().__init__()
+        self.predictor = predictor
+        self.output_dim = predictor.output_dim
+        self.register_buffer("answers", answers)
+
+    def initial_state(self, batch: int) -> State:
+        """See `Predictor.initial_state`."""
+        return self.predictor.initial_state(batch)
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """See `Predictor.step`."""
+        output, state = self.predictor.step(tokens, state)
+        return output + self.answers[tokens], state
+
+
+def solve(weight: Tensor, wanted: Tensor) -> Tensor:
+    """Inputs [..., D] that a linear layer of `weight` [J, D] takes to `wanted` [..., J]."""
+    return torch.linalg.solve(weight.detach().double(), wanted.double().unsqueeze(-1)).squeeze(-1).float().detach()

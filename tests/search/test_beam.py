@@ -1,0 +1,247 @@
+"""The beam search equals enumeration where it prunes nothing, and a plain-Python search of the same rules where it does.
+
+Weights are in double precision; scores of the two then agree to 1e-9, sequences, their order and their times exactly.
+"""
+
+import math
+
+import pytest
+import search_oracles
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from transducer_gn.config import PredictorConfig
+from transducer_gn.model.joiner import Joiner
+from transducer_gn.model.predictor import build_predictor
+from transducer_gn.search import packing
+from transducer_gn.search.beam import BeamSearch, beam_search
+from transducer_gn.search.hypotheses import NBest
+
+ALPHAS = (0.0, 0.3, 1.0)
+
+
+def random_model(seed: int, kind: str, vocabulary: int) -> search_oracles.Model:
+    """A tiny model with weights large enough for hypotheses to differ, and a bias for or against blank."""
+    torch.manual_seed(seed)
+    config = PredictorConfig(kind=kind, embedding_dim=3, dim=5, layers=1 + seed % 2, context=1 + seed % 3)
+    predictor = build_predictor(config, vocabulary).double()
+    joiner = Joiner(4, predictor.output_dim, 6, vocabulary).double()
+    with torch.no_grad():
+        joiner.output.weight.log_scale += 1.5
+        joiner.output.bias.value += torch.randn(vocabulary).double()
+        joiner.output.bias.value[0] += seed % 3
+    return search_oracles.Model(predictor, joiner)
+
+
+def random_frames(batch: int, frames: int) -> Tensor:
+    """Encoder output [batch, frames, 4]."""
+    return 2 * torch.randn(batch, frames, 4, dtype=torch.double)
+
+
+def plain(model, encoder_out: Tensor, lengths: Tensor, beam: int, alpha: float, cap: int) -> list:
+    """The plain search on each utterance of a batch."""
+    return [
+        search_oracles.plain_beam_search(search_oracles.model_logits(model, frames), length, beam, alpha, cap)
+        for frames, length in zip(encoder_out, lengths.tolist(), strict=True)
+    ]
+
+
+def assert_same(found: NBest, wanted: list) -> None:
+    """All sequences, times and scores of all utterances are the same."""
+    for tokens, times, scores, hypotheses in zip(found.tokens, found.times, found.scores, wanted, strict=True):
+        assert [tuple(sequence) for sequence in tokens] == [sequence for sequence, _, _ in hypotheses]
+        assert [tuple(sequence) for sequence in times] == [sequence for _, _, sequence in hypotheses]
+        assert scores == pytest.approx([score for _, score, _ in hypotheses], rel=1e-9, abs=1e-9)
+
+
+def assert_same_on_table(table: Tensor, beam: int, alpha: float, cap: int, context: int = 1) -> None:
+    """The search on the weights `table` [T, V ** context, V] equals the plain one."""
+    model, encoder_out = search_oracles.table_model(table, context)
+    found = beam_search(model, encoder_out, torch.tensor([len(table)]), beam, beam, alpha, cap)
+    logits = search_oracles.table_logits(table, context)
+    wanted = search_oracles.plain_beam_search(logits, len(table), beam, alpha, cap)
+    # Where no sequence has any weight, the result is the empty one.
+    assert_same(found, [wanted or [((), -math.inf, ())]])
+
+
+@pytest.mark.parametrize("kind", ["lstm", "finite-state"])
+def test_a_wide_beam_equals_enumeration(kind):
+    for seed in range(60):
+        model = random_model(seed, kind, vocabulary=3)
+        frames, cap = ((2, 2), (4, 1), (1, 4), (3, 1))[seed % 4]
+        encoder_out = random_frames(1, frames)
+        logits = search_oracles.model_logits(model, encoder_out[0])
+        for alpha in ALPHAS:
+            wanted = search_oracles.ranked(search_oracles.enumerate_sequences(logits, frames, alpha, cap))
+            # There are 31 sequences of up to 4 tokens: a beam as large as their number has no need to prune.
+            found = beam_search(model, encoder_out, torch.tensor([frames]), len(wanted), len(wanted), alpha, cap)
+            # Best first; of sequences with the same score, which a finite state allows, either may be the first.
+            assert found.scores[0] == pytest.approx([score for _, score in wanted], rel=1e-9, abs=1e-9)
+            by_sequence = {tuple(t): s for t, s in zip(found.tokens[0], found.scores[0], strict=True)}
+            assert by_sequence == pytest.approx(dict(wanted), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "finite-state"])
+@pytest.mark.parametrize("beam", [1, 2, 3, 7])
+def test_a_narrow_beam_equals_the_plain_search(kind, beam):
+    lengths = torch.tensor([9, 12, 0, 5])
+    for seed in range(4):
+        model = random_model(seed, kind, vocabulary=5)
+        encoder_out = random_frames(4, 12)
+        for alpha in ALPHAS:
+            cap = 1 + seed % 3
+            found = beam_search(model, encoder_out, lengths, beam, beam, alpha, cap)
+            assert_same(found, plain(model, encoder_out, lengths, beam, alpha, cap))
+
+
+def test_prefixes_that_left_the_beam_and_the_pool_are_recognised_when_they_return():
+    # Two tokens and long utterances: a short prefix drops out, its extensions stay, and later it is found again by
+    # extending a still shorter one. Its extensions must then be merged with those that have been there all along.
+    torch.manual_seed(1)
+    for _ in range(8):
+        table = 2 * torch.randn(40, 9, 3).double()
+        for beam in (2, 3, 4):
+            assert_same_on_table(table, beam, alpha=0.3, cap=1, context=2)
+
+
+EXTREMES = {
+    "all weights equal": torch.zeros(6, 4, 4),
+    "blank never among the best": torch.tensor([-50.0, 1, 2, 3]).expand(6, 4, 4),
+    "huge token weights": torch.tensor([0.0, 1e4, 2e4, 3e4]).expand(6, 4, 4),
+    "huge blank weight": torch.tensor([1e4, 0.0, 1, 2]).expand(6, 4, 4),
+    "no blank at all": torch.tensor([-math.inf, 0.0, 1, 2]).expand(6, 4, 4),
+    "nothing but blank": torch.tensor([0.5, -math.inf, -math.inf, -math.inf]).expand(6, 4, 4),
+    "nothing at all": torch.full((6, 4, 4), -math.inf),
+    "a token forbids everything": torch.zeros(6, 4, 4).index_fill(1, torch.tensor([2]), -math.inf),
+    "a dead frame": torch.zeros(6, 4, 4).index_fill(0, torch.tensor([3]), -math.inf),
+}
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_extreme_weights_give_what_the_plain_search_gives(name, alpha):
+    for beam in (1, 3, 8):
+        for cap in (1, 3):
+            assert_same_on_table(EXTREMES[name].double(), beam, alpha, cap)
+
+
+WEIGHTS = st.sampled_from([-math.inf, -3.0, -1.0, 0.0, 0.0, 1.0, 30.0, 1000.0])
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(
+    weights=st.lists(WEIGHTS, min_size=36, max_size=36),
+    beam=st.integers(1, 6),
+    alpha=st.sampled_from(ALPHAS),
+    cap=st.integers(1, 3),
+)
+def test_any_weights_give_what_the_plain_search_gives(weights, beam, alpha, cap):
+    assert_same_on_table(torch.tensor(weights).double().view(4, 3, 3), beam, alpha, cap)
+
+
+def test_neighbours_and_padding_do_not_matter():
+    model = random_model(5, "lstm", vocabulary=5)
+    encoder_out = random_frames(5, 10)
+    lengths = torch.tensor([4, 10, 7, 1, 7])
+    padded = encoder_out.clone()
+    for utterance, length in enumerate(lengths):
+        padded[utterance, length:] = math.nan
+    together = beam_search(model, padded, lengths, 4, 4, 0.3, 3)
+    for utterance, length in enumerate(lengths):
+        alone = beam_search(model, encoder_out[utterance, None, :length], lengths[utterance, None], 4, 4, 0.3, 3)
+        assert together.tokens[utterance] == alone.tokens[0]
+        assert together.times[utterance] == alone.times[0]
+        assert together.scores[utterance] == pytest.approx(alone.scores[0], rel=1e-12)
+
+
+def test_fixed_shapes_of_accelerators_give_the_same(monkeypatch):
+    model = random_model(3, "lstm", vocabulary=5)
+    encoder_out, lengths = random_frames(3, 10), torch.tensor([10, 3, 8])
+    on_host = beam_search(model, encoder_out, lengths, 4, 4, 0.3, 3)
+    monkeypatch.setattr(packing, "may_look", lambda tensor: False)
+    on_accelerator = beam_search(model, encoder_out, lengths, 4, 4, 0.3, 3)
+    assert on_accelerator.tokens == on_host.tokens
+    assert on_accelerator.times == on_host.times
+    assert on_accelerator.scores == [pytest.approx(scores, rel=1e-12) for scores in on_host.scores]
+
+
+def test_a_frame_looks_at_no_value_on_an_accelerator():
+    # Tensors on the meta device have no values: whatever needs one raises.
+    model = random_model(0, "lstm", vocabulary=5)
+    model.predictor.to("meta")
+    model.joiner.to("meta")
+    search = BeamSearch(model, beam=4, alpha=0.3, max_tokens_per_frame=2)
+    beam = search.start(3)
+    for _ in range(3):
+        beam = search.advance(beam, torch.empty(3, 6, dtype=torch.double, device="meta"))
+    assert beam.scores.device.type == "meta"
+
+
+def test_the_predictor_reads_each_prefix_once():
+    model = random_model(2, "lstm", vocabulary=3)
+    read = []
+    step = model.predictor.step
+
+    def counting_step(tokens, state):
+        read.append(len(tokens))
+        return step(tokens, state)
+
+    model.predictor.step = counting_step
+    # 31 sequences of up to 4 tokens: nothing is pruned, so nothing may be read twice.
+    found = beam_search(model, random_frames(2, 4), torch.tensor([4, 4]), 31, 31, 0.3, 1)
+    assert [len(sequences) for sequences in found.tokens] == [31, 31]
+    assert sum(read) == 1 + 2 * 30
+
+
+def test_long_utterances_keep_their_precision_in_single_precision():
+    torch.manual_seed(0)
+    table = torch.randn(600, 3, 3) + torch.tensor([100.0, 95.0, 95.0])
+    model, encoder_out = search_oracles.table_model(table)
+    found = beam_search(model, encoder_out, torch.tensor([600]), 4, 4, 0.0, 1)
+    wanted = search_oracles.plain_beam_search(search_oracles.table_logits(table), 600, 4, 0.0, 1)
+    assert [tuple(tokens) for tokens in found.tokens[0]] == [tokens for tokens, _, _ in wanted]
+    # Scores near 6e4, where neighbouring numbers in single precision are 4e-3 apart.
+    assert found.scores[0] == pytest.approx([score for _, score, _ in wanted], abs=2e-3)
+
+
+def test_length_normalisation_ranks_by_score_per_label():
+    # After one frame: [] weighs 0.2 over one label, [1] weighs 0.3 over two.
+    table = torch.tensor([[[0.2, 0.1, -9.0], [0.2, -9.0, -9.0], [0.2, -9.0, -9.0]]]).double()
+    model, encoder_out = search_oracles.table_model(table)
+    by_score = beam_search(model, encoder_out, torch.tensor([1]), 2, 2, 0.0, 1)
+    by_label = beam_search(model, encoder_out, torch.tensor([1]), 2, 2, 0.0, 1, length_normalised=True)
+    assert by_score.tokens == [[[1], []]]
+    assert by_label.tokens == [[[], [1]]]
+    assert by_label.scores[0] == pytest.approx(by_score.scores[0][::-1])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_weights_that_are_no_numbers_are_refused(value):
+    table = torch.zeros(4, 3, 3).double()
+    table[2, :, 1] = value
+    model, encoder_out = search_oracles.table_model(table)
+    with pytest.raises(ValueError, match="NaN or infinitely large for utterances \\[1\\]"):
+        beam_search(model, encoder_out.repeat(2, 1, 1), torch.tensor([2, 4]), 2, 2, 0.3, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"beam": 0, "nbest": 0}, "nbest must be between 1 and beam"),
+        ({"nbest": 5}, "nbest must be between 1 and beam = 4, not 5"),
+        ({"alpha": 1.5}, "alpha must be between 0 and 1"),
+        ({"alpha": math.nan}, "alpha must be between 0 and 1"),
+        ({"max_tokens_per_frame": 0}, "max_tokens_per_frame must be at least 1"),
+        ({"frame_lengths": torch.tensor([4])}, "frame_lengths\\[0\\] is 4, but encoder_out has 3 frames"),
+        ({"frame_lengths": torch.tensor([3, 3])}, "frame_lengths must be integers \\[1\\]"),
+        ({"frame_lengths": torch.tensor([3.0])}, "frame_lengths must be integers \\[1\\]"),
+        ({"encoder_out": torch.zeros(3, 1)}, "encoder_out must be \\[B, T, D\\]"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments, sentence):
+    model, encoder_out = search_oracles.table_model(torch.zeros(3, 3, 3).double())
+    defaults = {"encoder_out": encoder_out, "frame_lengths": torch.tensor([3]), "beam": 4, "nbest": 4, "alpha": 0.3}
+    with pytest.raises(ValueError, match=sentence):
+        beam_search(model, **{**defaults, **arguments})

@@ -1,0 +1,99 @@
+"""Competitors are the best of the beam search, in its order, without the reference, ready for a prefix tree."""
+
+import math
+
+import pytest
+import search_oracles
+import torch
+
+from transducer_gn.lattice.prefix_tree import build_prefix_tree
+from transducer_gn.search.competitors import find_competitors
+
+ALPHA = 0.3
+
+
+def found_by_plain_search(table: torch.Tensor, frames: int, beam: int) -> list[list[int]]:
+    """All sequences of a plain search with at most two tokens per frame."""
+    logits = search_oracles.table_logits(table)
+    return [list(tokens) for tokens, _, _ in search_oracles.plain_beam_search(logits, frames, beam, ALPHA, 2)]
+
+
+def to_lists(competitors) -> list[list[list[int]]]:
+    """Token sequences per utterance."""
+    rows = zip(competitors.tokens.tolist(), competitors.lengths.tolist(), strict=True)
+    return [[t[:n] for t, n in zip(tokens, lengths, strict=True) if n >= 0] for tokens, lengths in rows]
+
+
+def padded(references: list[list[int]], filler: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """References [B, R] and lengths [B]."""
+    longest = max(len(reference) for reference in references)
+    rows = [reference + [filler] * (longest - len(reference)) for reference in references]
+    return torch.tensor(rows, dtype=torch.long).view(len(rows), longest), torch.tensor([len(r) for r in references])
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("filler", [0, 1])
+def test_equal_the_plain_search_without_the_reference(seed, filler):
+    torch.manual_seed(seed)
+    table = torch.randn(6, 3, 3).double()
+    model, encoder_out = search_oracles.table_model(table)
+    lengths = [6, 4, 6, 5]
+    found = [found_by_plain_search(table, frames, 6) for frames in lengths]
+    # The best one, the last one, one that is not there although one of those found begins like it, and an empty one.
+    references = [found[0][0], found[1][-1], found[2][1] + [1, 2], []]
+    tokens, token_lengths = padded(references, filler)
+    competitors = find_competitors(
+        model, encoder_out.repeat(4, 1, 1), torch.tensor(lengths), tokens, token_lengths, 5, ALPHA, 6, 2
+    )
+    wanted = [
+        [tokens for tokens in sequences if tokens != reference][:5]
+        for sequences, reference in zip(found, references, strict=True)
+    ]
+    assert to_lists(competitors) == wanted
+    tree = build_prefix_tree(*competitors.with_references(tokens, token_lengths))
+    assert tree.distinct.sum(1).tolist() == [1 + len(sequences) for sequences in wanted]
+
+
+def test_there_may_be_fewer_than_asked_for_or_none():
+    table = torch.tensor([0.0, 1.0, -math.inf]).double().expand(2, 3, 3)
+    model, encoder_out = search_oracles.table_model(table)
+    references, reference_lengths = padded([[1], [1], [], [1, 1]], 0)
+    competitors = find_competitors(
+        model, encoder_out.repeat(4, 1, 1), torch.tensor([1, 2, 0, 2]), references, reference_lengths, 3, ALPHA, None, 1
+    )
+    assert [sorted(sequences) for sequences in to_lists(competitors)] == [[[]], [[], [1, 1]], [], [[], [1]]]
+    assert competitors.lengths[2].tolist() == [-1, -1, -1]
+    nothing_left = find_competitors(
+        model, encoder_out, torch.tensor([0]), references[2:3], reference_lengths[2:3], 3, ALPHA
+    )
+    assert nothing_left.tokens.shape == (1, 3, 0)
+
+
+def test_an_utterance_without_any_possible_alignment_has_none():
+    model, encoder_out = search_oracles.table_model(torch.full((2, 3, 3), -math.inf).double())
+    references, reference_lengths = padded([[1]], 0)
+    competitors = find_competitors(model, encoder_out, torch.tensor([2]), references, reference_lengths, 2, ALPHA)
+    assert competitors.lengths.tolist() == [[-1, -1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"count": 0}, "count must be at least 1"),
+        ({"beam": 2}, "beam must exceed count = 2"),
+        ({"reference_lengths": torch.tensor([1, 1])}, "references and reference_lengths must be"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments, sentence):
+    model, encoder_out = search_oracles.table_model(torch.zeros(3, 3, 3).double())
+    references, reference_lengths = padded([[1]], 0)
+    defaults = {"references": references, "reference_lengths": reference_lengths, "count": 2, "alpha": ALPHA}
+    with pytest.raises(ValueError, match=sentence):
+        find_competitors(model, encoder_out, torch.tensor([3]), **{**defaults, **arguments})
+
+
+def test_faulty_weights_are_refused():
+    model, encoder_out = search_oracles.table_model(torch.full((2, 3, 3), math.nan).double())
+    references, reference_lengths = padded([[1]], 0)
+    with pytest.raises(ValueError, match="NaN"):
+        find_competitors(model, encoder_out, torch.tensor([2]), references, reference_lengths, 2, ALPHA)
