@@ -58,10 +58,10 @@ def dropout(x: Tensor, probability: float, training: bool) -> Tensor:
         return x
     if x.device.type != "cpu":
         return functional.dropout(x, probability)
-    draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device).random_(-(2**63), None)
     lanes = draws.view(torch.int16)[: x.numel()].view(x.shape)
     threshold = round(probability * 2**16) - 2**15
-    keep = torch.ge(lanes, threshold, out=torch.empty(x.shape, dtype=x.dtype))
+    keep = torch.ge(lanes, threshold, out=torch.empty_like(x))
     return x * keep.mul_(1 / (1 - probability))
 
 

@@ -1,0 +1,68 @@
+"""Invariant: a whole update stays on the model's device, and the host does not wait for it per frame or hypothesis."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from second_device import SecondDevice
+from toy_data import toy_settings
+
+from transducer_gn.config import config_parser, read_config
+from transducer_gn.model.chunk import Chunk
+from transducer_gn.search import packing
+from transducer_gn.training.clock import Clock
+from transducer_gn.training.distributed import World
+from transducer_gn.training.schedule import Weights
+from transducer_gn.training.trainer import Trainer
+from transducer_gn.training.training_pass import Plan
+
+FINITE_STATE = {"model.predictor.kind": "finite-state", "model.predictor.context": 1}
+
+
+@pytest.fixture(autouse=True)
+def as_on_a_gpu(monkeypatch):
+    """The search looks at sizes to save work where looking is free, on a CPU; here it must do without."""
+    monkeypatch.setattr(packing, "may_look", lambda tensor: False)
+
+
+def whole_step(toy, folder, frames=None, **changes):
+    """One forward, backward and update on the second device; returns what the host waited for."""
+    config, _ = read_config(config_parser("test"), toy_settings(toy, **changes))
+    trainer = Trainer(config, folder, World())
+    batch = next(iter(trainer.batches))
+    if frames is not None:
+        batch = replace(batch, features=batch.features[:, :frames], feature_lengths=batch.feature_lengths.clamp(max=frames))
+    with SecondDevice() as device:
+        for parameter in trainer.model.parameters():
+            device.move(parameter)
+        moved = {name: device.move(getattr(batch, name)) for name in ("features", "feature_lengths", "tokens", "token_lengths")}
+        plan = Plan(replace(batch, **moved), Chunk(2, 4), None, seed=0)
+        objective = trainer.training_pass.train()(plan, Weights(0.3, 0.05), 1.0, Clock(torch.device("cpu")))
+        assert device.has(objective.loss)
+        objective.loss.backward()
+        for parameter in trainer.model.parameters():
+            device.move(parameter.grad)
+        trainer.optimiser.step()
+        return device.waits
+
+
+@pytest.mark.parametrize("changes", [{}, FINITE_STATE, FINITE_STATE | {"normalisation.exact": "true"}], ids=["lstm", "finite", "exact"])
+def test_a_whole_update_stays_on_one_device(changes, toy, tmp_path):
+    whole_step(toy, tmp_path, **changes)
+
+
+def test_the_host_does_not_wait_more_for_more_frames(toy, tmp_path):
+    short, long = (whole_step(toy, tmp_path, frames=frames) for frames in (40, 72))
+    assert 0 < len(long) <= len(short)
+
+
+def test_the_stand_in_notices_a_tensor_on_the_wrong_device():
+    with SecondDevice() as device:
+        there = device.move(torch.ones(3))
+        assert device.has(there * 2) and device.has(torch.zeros(2, device=there.device)) and not device.has(torch.zeros(2))
+        with pytest.raises(AssertionError, match="add mixes"):
+            torch.add(there, torch.ones(3))
+        with pytest.raises(AssertionError, match="mixes"):
+            there[torch.tensor([0, 1])]
+        there + torch.ones(())  # a scalar may be mixed
+        torch.ones(3).to(there.device) + there
