@@ -1,0 +1,29 @@
+"""Flags of the evaluation scripts, from the dataclasses that hold their settings."""
+
+import sys
+from dataclasses import fields
+from typing import TypeVar
+
+from jsonargparse import ArgumentParser, Namespace
+
+from transducer_gn.data.program import with_underscores
+
+Settings = TypeVar("Settings")
+
+
+def settings_parser(description: str, *classes: type) -> ArgumentParser:
+    """A parser with one flag for each field of the given dataclasses, `--like-this` or `--like_this`."""
+    parser = ArgumentParser(description=description)
+    for settings in classes:
+        parser.add_class_arguments(settings)
+    return parser
+
+
+def parse_flags(parser: ArgumentParser, arguments: list[str] | None = None) -> Namespace:
+    """Parse `arguments`, those of the program if None."""
+    return parser.parse_args(with_underscores(sys.argv[1:] if arguments is None else arguments))
+
+
+def settings_from(kind: type[Settings], flags: Namespace) -> Settings:
+    """The dataclass that the flags fill; UserError if they contradict each other."""
+    return kind(**{field.name: flags[field.name] for field in fields(kind)})
