@@ -1,19 +1,24 @@
 """Flags of the evaluation scripts, from the dataclasses that hold their settings."""
 
 import sys
+from argparse import RawDescriptionHelpFormatter
 from dataclasses import fields
 from typing import TypeVar
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
 from transducer_gn.data.program import with_underscores
 
 Settings = TypeVar("Settings")
 
 
+class Verbatim(RawDescriptionHelpFormatter, DefaultHelpFormatter):
+    """Shows a script's docstring as it stands, examples line by line."""
+
+
 def settings_parser(description: str, *classes: type) -> ArgumentParser:
     """A parser with one flag for each field of the given dataclasses, `--like-this` or `--like_this`."""
-    parser = ArgumentParser(description=description)
+    parser = ArgumentParser(description=description, formatter_class=Verbatim)
     for settings in classes:
         parser.add_class_arguments(settings)
     return parser
