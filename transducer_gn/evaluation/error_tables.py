@@ -36,18 +36,23 @@ def rates_table(results: Sequence[Results]) -> Table:
     return Table(f"Word error rates of {results[0].system}", columns, rows)
 
 
+def comparison_row(name: str, difference: Difference, decimals: int = 2) -> list[str]:
+    """Both values, the change with its interval, the relative change and the p-value."""
+    return [
+        name,
+        f"{difference.first:.{decimals}f}",
+        f"{difference.second:.{decimals}f}",
+        signed(difference.change.value, decimals),
+        f"{signed(difference.change.low, decimals)} to {signed(difference.change.high, decimals)}",
+        f"{signed(difference.relative, 1)} %",
+        p_text(difference.p_value),
+    ]
+
+
 def comparison_table(title: str, differences: Mapping[str, Mapping[str, Difference]], names: tuple[str, str]) -> Table:
     """Paired tests by test set and measure."""
     rows = [
-        [
-            f"{part}, {measure_name(name)}",
-            percent(difference.first),
-            percent(difference.second),
-            signed(difference.change.value),
-            f"{signed(difference.change.low)} to {signed(difference.change.high)}",
-            f"{signed(difference.relative, 1)} %",
-            p_text(difference.p_value),
-        ]
+        comparison_row(f"{part}, {measure_name(name)}", difference)
         for part, measures in differences.items()
         for name, difference in measures.items()
     ]

@@ -15,10 +15,9 @@ from transducer_gn.evaluation.readings import Readings, average_after  # noqa: E
 from transducer_gn.evaluation.runs import Run, normalisation_text  # noqa: E402
 
 LOCAL, RIGHT, WRONG, SHADE = "#555555", "#0072b2", "#d55e00", "#eeeeee"
+EPOCHS_BEFORE = 3
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 STYLE = {
-    "figure.dpi": 100,
-    "savefig.dpi": 160,
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -41,8 +40,7 @@ class ReportFigure:
 
 def new_figure(panels: int = 1, height: float = 3.4) -> tuple[Figure, list[Axes]]:
     """An empty figure with panels one above the other that share their horizontal axis."""
-    with pyplot.rc_context(STYLE):
-        figure, axes = pyplot.subplots(panels, 1, figsize=(6.8, height), sharex=True, layout="constrained", squeeze=False)
+    figure, axes = pyplot.subplots(panels, 1, figsize=(6.8, height), sharex=True, layout="constrained", squeeze=False)
     return figure, list(axes[:, 0])
 
 
@@ -66,17 +64,18 @@ def shade(axes: Sequence[Axes], span: tuple[float, float] | None) -> None:
             axis.axvspan(*span, color=SHADE, zorder=0)
 
 
-def regulariser_figure(run: Run, baseline: Run | None) -> ReportFigure | None:
+@pyplot.rc_context(STYLE)
+def regulariser_figure(run: Run, baseline: Run | None, runs: Sequence[Run]) -> ReportFigure | None:
     """The squared log-sums while the regulariser comes in, and the loss meanwhile."""
-    epochs, values = series(run.train, "regulariser")
-    if not epochs:
+    if not run.train:
         return None
     figure, (upper, lower) = new_figure(2, 4.6)
     shade((upper, lower), ramp(run))
     for other, colour in ((baseline, LOCAL), (run, RIGHT)):
         if other is not None and other.train:
-            upper.plot(*series(other.train, "regulariser"), color=colour, label=f"{other.name}: {normalisation_text(other)}")
-            lower.plot(*series(other.train, "loss"), color=colour)
+            rows = with_model_loss(train_before_branch(other, runs) + other.train)
+            upper.plot(*series(rows, "regulariser"), color=colour, label=f"{other.name}: {normalisation_text(other)}")
+            lower.plot(*series(rows, "model_loss"), color=colour)
     upper.set_yscale("log")
     upper.set_ylabel("mean of log-sum²")
     upper.legend(fontsize=8)
@@ -84,31 +83,33 @@ def regulariser_figure(run: Run, baseline: Run | None) -> ReportFigure | None:
     lower.set_xlabel("epoch")
     caption = (
         "Regularising the square of the log-sums of output vectors: the model becomes roughly normalised. Shaded: the time "
-        "in which the regulariser's weight rises. The loss of the global run includes the regulariser."
+        "in which the regulariser's weight rises. The loss is without the regulariser."
     )
     return ReportFigure("regulariser", figure, caption)
 
 
-def interpolation_figure(run: Run) -> ReportFigure | None:
+@pyplot.rc_context(STYLE)
+def interpolation_figure(run: Run, runs: Sequence[Run]) -> ReportFigure | None:
     """Alpha on its way, and the loss with it."""
-    epochs, alphas = series(run.train, "alpha")
-    if not epochs:
+    if not run.train:
         return None
+    rows = with_model_loss(train_before_branch(run, runs) + run.train)
     figure, (upper, lower) = new_figure(2, 4.2)
     shade((upper, lower), ramp(run))
-    upper.plot(epochs, alphas, color=RIGHT)
+    upper.plot(*series(rows, "alpha"), color=RIGHT)
     upper.set_ylabel("alpha")
     upper.set_ylim(0, 1.05)
-    lower.plot(*series(run.train, "loss"), color=RIGHT)
+    lower.plot(*series(rows, "model_loss"), color=RIGHT)
     lower.set_ylabel("loss per frame")
     lower.set_xlabel("epoch")
     caption = (
-        f"From local (alpha 1) to global normalisation (alpha {run.alpha:g}) in {run.name}, and the loss meanwhile. Losses "
+        f"From local (alpha 1) to global normalisation (alpha {run.alpha:g}) in {run.name}, and the loss without regulariser. Losses "
         "at different alpha cannot be compared strictly: Z is a sum over the competitors that were found."
     )
     return ReportFigure("interpolation", figure, caption)
 
 
+@pyplot.rc_context(STYLE)
 def wer_figure(name: str, lines: Sequence[tuple[str, Run]], runs: Sequence[Run], caption: str) -> ReportFigure | None:
     """Word error rates on the dev set while training, for labelled runs."""
     lines = [(label, run) for label, run in lines if run.valid]
@@ -135,18 +136,48 @@ def upper_limit(rates: Sequence[float]) -> float:
     return max(min(ordered[-1] if ordered else 1.0, 4 * middle) * 1.05, 1.0)
 
 
+def origin(run: Run, runs: Sequence[Run]) -> Run | None:
+    """The local run that a run branched off from."""
+    if run.branch_epoch == 0:
+        return None
+    alike = [r for r in runs if r.is_local and r.branch_epoch == 0 and r.config.model == run.config.model]
+    return next(iter(alike), None)
+
+
 def before_branch(run: Run, runs: Sequence[Run]) -> list[dict]:
     """The validation at which a run branched off, from the run that it came from."""
-    for other in runs:
-        if run.branch_epoch and other.is_local and other.branch_epoch == 0 and other.is_finite_state == run.is_finite_state:
-            return [row for row in other.valid if row["epoch"] == run.branch_epoch][:1]
-    return []
+    start = origin(run, runs)
+    return [row for row in start.valid if row["epoch"] == run.branch_epoch][:1] if start else []
 
 
+def train_before_branch(run: Run, runs: Sequence[Run]) -> list[dict]:
+    """Training metrics of the epochs before a run branched off."""
+    start = origin(run, runs)
+    first = run.branch_epoch - EPOCHS_BEFORE
+    return [row for row in start.train if first <= row["epoch"] <= run.branch_epoch] if start else []
+
+
+def with_model_loss(rows: Sequence[dict]) -> list[dict]:
+    """Rows with "model_loss", the loss per frame without the regulariser.
+
+    While alpha is 1 that is the numerator alone; later the regulariser's weight is constant and can be taken off.
+    """
+    return [
+        row
+        | {
+            "model_loss": -row["numerator"]
+            if row["alpha"] == 1
+            else row["loss"] - row["regulariser_weight"] * row["regulariser"]
+        }
+        for row in rows
+        if {"alpha", "numerator", "loss", "regulariser", "regulariser_weight"} <= row.keys()
+    ]
+
+
+@pyplot.rc_context(STYLE)
 def readings_figure(local: Sequence[Readings], other: Sequence[Readings], names: tuple[str, str], chosen: str) -> ReportFigure:
     """One ambiguous utterance through two systems, and the mean over many."""
-    with pyplot.rc_context(STYLE):
-        figure, axes = pyplot.subplot_mosaic([["a", "b"], ["c", "c"]], figsize=(8.4, 6.2), layout="constrained")
+    figure, axes = pyplot.subplot_mosaic([["a", "b"], ["c", "c"]], figsize=(8.4, 6.2), layout="constrained")
     for key, readings, name in (("a", local, names[0]), ("b", other, names[1])):
         one = next(r for r in readings if r.id == chosen)
         draw_readings(axes[key], one, name)
@@ -160,8 +191,8 @@ def readings_figure(local: Sequence[Readings], other: Sequence[Readings], names:
     figure.suptitle(f"“{text}”", fontsize=11)
     caption = (
         f"The same ambiguous utterance ({chosen}) through both systems: share of the beam's weight of either reading of the "
-        "blended word, frame by frame. It was chosen because the local system gets it wrong and the global one right, and "
-        "because the word that settles it comes late. "
+        "blended word, frame by frame. It was chosen because the local system ends up with the wrong reading and the global "
+        "one with the right one, and because the word that settles it comes late. "
     )
     if has_times:
         caption += f"Below: the right reading's share of the two, on average over {len(local)} ambiguous utterances."
@@ -186,7 +217,7 @@ def draw_readings(axis: Axes, readings: Readings, name: str) -> None:
 
 def draw_average(axis: Axes, both: tuple[Sequence[Readings], Sequence[Readings]], names: tuple[str, str]) -> None:
     """Mean share of the right reading around the settling word's start."""
-    grid = [0.04 * step for step in range(-25, 51)]
+    grid = [0.04 * step for step in range(-25, 31)]
     for readings, name, colour in zip(both, names, (LOCAL, RIGHT), strict=True):
         axis.plot(grid, average_after(readings, grid), color=colour, label=name)
     axis.axvline(0, color="#009e73", linewidth=1, label="settling word starts")

@@ -16,8 +16,7 @@ h2 { font-size: 1.15rem; margin: 2.5rem 0 .5rem; }
 .scroll { overflow-x: auto; border: 1px solid #ddd; border-radius: 6px; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .4rem .75rem; text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-td:first-child, td.text, th.text { text-align: left; }
+td.text, th.text { text-align: left; }
 thead th { background: #f6f6f4; border-bottom: 1px solid #ddd; }
 tbody tr + tr td { border-top: 1px solid #eee; }
 tr.rule + tr td { border-top: 2px solid #999; }
@@ -27,6 +26,12 @@ figure { margin: 1.5rem 0 2rem; }
 figure img { width: 100%; max-width: 48rem; height: auto; display: block; }
 figcaption { color: #444; font-size: .9rem; max-width: 48rem; }
 .key .scroll { border-color: #0072b2; }
+@media (max-width: 40rem) {
+  body { padding: 1rem .75rem 3rem; }
+  table { font-size: .8rem; }
+  th, td { padding: .3rem .4rem; }
+  td:first-child { white-space: normal; min-width: 6rem; }
+}
 """
 
 
@@ -49,7 +54,7 @@ def html_page(title: str, key: Table | None, tables: Sequence[Table], figures: S
 
 def table_html(table: Table) -> str:
     """A table with its title and notes."""
-    is_text = [any(row and not looks_like_number(row[column]) for row in table.rows) for column in range(len(table.columns))]
+    is_text = table.text_columns()
 
     def row_html(cells: Sequence[str], tag: str) -> str:
         if not cells:
@@ -63,11 +68,6 @@ def table_html(table: Table) -> str:
         f'<h2>{escape(table.title)}</h2>\n<div class="scroll"><table>\n<thead>{row_html(table.columns, "th")}</thead>\n'
         f"<tbody>\n{body}\n</tbody></table></div>" + (f'\n<ul class="notes">{notes}</ul>' if notes else "")
     )
-
-
-def looks_like_number(cell: str) -> bool:
-    """Numbers, intervals and the like, which line up on the right."""
-    return cell[:1] in "+-–<(0123456789"
 
 
 def figure_html(figure: ReportFigure, image: str) -> str:

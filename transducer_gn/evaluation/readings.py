@@ -9,19 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from lhotse import CutSet
 from torch import Tensor
 
 from transducer_gn.data.batches import Batch, BatchDataset
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.sampling import NumberedCuts
-from transducer_gn.evaluation.error_rates import Recognised, blended_errors
 from transducer_gn.evaluation.recognition import RecognitionSettings, blended_pair
-from transducer_gn.evaluation.results import Results
 from transducer_gn.evaluation.systems import System
 from transducer_gn.search.beam import BeamSearch
 from transducer_gn.search.beam_state import hypotheses_of
 from transducer_gn.search.streaming import SECONDS_PER_FRAME
-from lhotse import CutSet
 
 BEAM = 10
 # Utterances that the average is taken over.
@@ -103,14 +101,13 @@ def times(batch: Batch, utterance: int, name: str) -> tuple[float, float] | None
     return (value[0], value[1]) if value else None
 
 
-def ambiguous_batch(system: System, data: PreparedData, part: str, first: str | None) -> Batch | None:
-    """Some ambiguous utterances of a set as one batch, `first` among them; None if it has none."""
+def ambiguous_batch(system: System, data: PreparedData, part: str) -> Batch | None:
+    """Some ambiguous utterances of a set as one batch; None if it has none."""
     cuts = [cut for cut in data.cuts(part) if is_ambiguous(cut.supervisions[0].custom or {})]
     if not cuts:
         return None
     # Those of one speaker stand together: spread the choice over all.
     chosen = cuts[:: max(1, len(cuts) // MOST_UTTERANCES)][:MOST_UTTERANCES]
-    chosen += [cut for cut in cuts if cut.id == first and cut not in chosen]
     dataset = BatchDataset(system.tokenizer, system.config.data.batches, augment=False)
     return dataset[NumberedCuts(0, 0, CutSet.from_cuts(chosen))].to(system.device)
 
@@ -120,21 +117,23 @@ def is_ambiguous(custom: dict) -> bool:
     return custom.get("kind") == "ambiguous" and len(blended_pair(custom)) == 2
 
 
-def telling_utterance(local: Results, other: Results, data: PreparedData) -> str | None:
-    """An utterance whose blended word the first system gets wrong and the second right, settled as late as possible."""
-    wrong = {u.id for u in local.utterances if is_wrong(u)}
-    candidates = wrong & {u.id for u in other.utterances if u.pair and not is_wrong(u)}
-    waits = {}
-    for cut in data.cuts(local.part):
-        custom = cut.supervisions[0].custom or {}
-        if cut.id in candidates and is_ambiguous(custom):
-            waits[cut.id] = custom["settling"][0] - custom["blend"][1] if "settling" in custom else 0.0
-    return max(waits, key=lambda name: (waits[name], name), default=None)
+def telling_utterance(local: Sequence[Readings], other: Sequence[Readings]) -> str | None:
+    """An utterance in which the first system ends up with the wrong reading and the second with the right one.
+
+    Of several, one in which the right reading ends up with twice the other's weight, and of these the one in which the
+    settling word comes latest after the blended sound.
+    """
+    candidates = [
+        (b.right[-1] > 2 * b.wrong[-1], wait(a), a.id)
+        for a, b in zip(local, other, strict=True)
+        if a.right[-1] < a.wrong[-1] and b.right[-1] > b.wrong[-1]
+    ]
+    return max(candidates)[2] if candidates else None
 
 
-def is_wrong(utterance: Recognised) -> bool:
-    """Whether its blended word is wrong."""
-    return blended_errors(utterance).total > 0
+def wait(readings: Readings) -> float:
+    """Seconds from the end of the blended sound to the start of the settling word; 0 if not known."""
+    return readings.settling[0] - readings.blend[1] if readings.settling and readings.blend else 0.0
 
 
 def average_after(readings: Sequence[Readings], grid: Sequence[float]) -> list[float]:

@@ -77,8 +77,8 @@ def training_figures(runs: Sequence[Run], baseline: Run | None, challenger: Run 
     by_branch = [r for r in alike if (r.alpha, r.competitors) == (challenger.alpha, challenger.competitors)]
     by_count = [r for r in alike if (r.alpha, r.branch_epoch) == (challenger.alpha, challenger.branch_epoch)]
     found = [
-        figures.regulariser_figure(challenger, baseline),
-        figures.interpolation_figure(challenger),
+        figures.regulariser_figure(challenger, baseline, runs),
+        figures.interpolation_figure(challenger, runs),
         figures.wer_figure(
             "wer-by-alpha",
             local + [(f"alpha {run.alpha:g}", run) for run in sorted(by_alpha, key=lambda run: -run.alpha)],
@@ -101,13 +101,16 @@ def readings_of(baseline: Run, challenger: Run, part: str, data_dir: Path | None
     """The two readings of an ambiguous utterance; None where no utterance tells the systems apart."""
     data = PreparedData(data_dir or Path(challenger.config.data.folder))
     try:
-        chosen = telling_utterance(baseline.results[part], challenger.results[part], data)
-        if chosen is None:
-            return None
         systems = load_system(baseline.folder), load_system(challenger.folder)
-        followed = [follow_readings(system, ambiguous_batch(system, data, part, chosen)) for system in systems]
+        batches = [ambiguous_batch(system, data, part) for system in systems]
+        if None in batches:
+            return None
+        followed = [follow_readings(system, batch) for system, batch in zip(systems, batches, strict=True)]
     except UserError as error:
         logging.warning("no figure of the two readings: %s", error)
+        return None
+    chosen = telling_utterance(*followed)
+    if chosen is None:
         return None
     return figures.readings_figure(*followed, (baseline.name, challenger.name), chosen)
 
@@ -159,7 +162,7 @@ def write_report(report: Report, folder: Path) -> Path:
             with replace_when_done(path) as sibling:
                 # Without the date, the same results give the same file.
                 metadata = {"Date": None} if suffix == "svg" else {"Software": None}
-                drawn.figure.savefig(sibling, format=suffix, metadata=metadata)
+                drawn.figure.savefig(sibling, format=suffix, metadata=metadata, dpi=160)
         images[drawn.name] = base64.b64encode(path.read_bytes()).decode()
         pyplot.close(drawn.figure)
     write_text(folder / "report.txt", report.text())

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from transducer_gn.errors import UserError
 from transducer_gn.evaluation.bootstrap import Difference
-from transducer_gn.evaluation.error_tables import comparison_table
+from transducer_gn.evaluation.error_tables import comparison_row, measure_name
 from transducer_gn.evaluation.latency_results import LatencyDifference, compare_latency, mean_emission
 from transducer_gn.evaluation.published import PAPER_HOURS_PER_EPOCH, PAPER_SYSTEMS, PUBLIC_SYSTEMS
 from transducer_gn.evaluation.results import compare_results, measure_summary
@@ -27,17 +27,19 @@ def order(run: Run) -> tuple[bool, bool, bool, float, int, int]:
 def key_table(baseline: Run, challenger: Run, part: str) -> Table:
     """Local against global on one set: error rates by kind with paired tests, and emission times."""
     differences = compare_results(baseline.results[part], challenger.results[part])
-    names = baseline.name, challenger.name
-    table = comparison_table(f"Local against global on {part}", {part: differences}, names)
-    rows, notes = list(table.rows), list(table.notes)
+    rows = [comparison_row(measure_name(name), difference) for name, difference in differences.items()]
+    notes = ["Error rates in %. Paired bootstrap over utterances; a change below 0 is an improvement."]
     latency = latency_difference(baseline, challenger, part)
     if latency is not None:
         rows += latency_rows(latency)
-        notes.append("Emission times are expected ones, over all alignments of the reference; below 0 is earlier.")
+        notes.append(
+            "Emission: expected time over all alignments of the reference. Shown, changed: by the live recogniser, words that "
+            "both get right. Below 0 is earlier."
+        )
     if "control words" in differences:
         notes.append(control_note(differences["control words"]))
-    columns = ["WER %, then ms", *table.columns[1:]]
-    return Table(table.title, columns, rows, notes)
+    columns = ["", baseline.name, challenger.name, "change", "95 % interval", "relative", "p"]
+    return Table(f"Local against global on {part}", columns, rows, notes)
 
 
 def latency_rows(latency: LatencyDifference) -> list[list[str]]:
@@ -48,19 +50,7 @@ def latency_rows(latency: LatencyDifference) -> list[list[str]]:
         ("word first shown", latency.shown),
         ("word last changed", latency.settled),
     ]
-    return [
-        [
-            f"{name} (ms)",
-            f"{difference.first:.0f}",
-            f"{difference.second:.0f}",
-            signed(difference.change.value, 1),
-            f"{signed(difference.change.low, 1)} to {signed(difference.change.high, 1)}",
-            f"{signed(difference.relative, 1)} %",
-            p_text(difference.p_value),
-        ]
-        for name, difference in named
-        if difference is not None
-    ]
+    return [comparison_row(f"{name}, ms", difference, 1) for name, difference in named if difference is not None]
 
 
 def control_note(difference: Difference) -> str:
@@ -122,7 +112,7 @@ def kinds_table(runs: Sequence[Run], part: str) -> Table | None:
         rows.append([run.name, *cells])
     if not columns:
         return None
-    names = [name if name.endswith(" words") else f"{name} sentences" for name in columns]
+    names = [measure_name(name) for name in columns]
     notes = ["With 95 % intervals. The last columns are about the blended words alone."]
     return Table(f"Error rates (%) by kind on {part}", ["run", *names], rows, notes)
 

@@ -18,22 +18,31 @@ class Table:
     rows: Sequence[Sequence[str]]
     notes: Sequence[str] = field(default_factory=tuple)
 
+    def text_columns(self) -> list[bool]:
+        """Which columns hold words, and stand on the left; numbers line up on the right."""
+        return [
+            number == 0 or any(row and not looks_like_number(row[number]) for row in self.rows)
+            for number in range(len(self.columns))
+        ]
+
     def text(self) -> str:
-        """The table with columns padded; the first to the right, the others to the left."""
+        """The table with columns padded."""
         cells = [self.columns, *(row for row in self.rows if row)]
         widths = [max(len(row[column]) for row in cells) for column in range(len(self.columns))]
         rule = "  ".join("-" * width for width in widths)
-        lines = [line(self.columns, widths), rule]
-        lines += [line(row, widths) if row else rule for row in self.rows]
+        is_text = self.text_columns()
+
+        def line(row: Sequence[str]) -> str:
+            padded = [x.ljust(w) if left else x.rjust(w) for x, w, left in zip(row, widths, is_text, strict=True)]
+            return "  ".join(padded).rstrip()
+
+        lines = [line(self.columns), rule, *(line(row) if row else rule for row in self.rows)]
         return "\n".join([self.title, "", *lines, *(f"  {note}" for note in self.notes)]) + "\n"
 
 
-def line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """One row."""
-    first, *others = [
-        cell.rjust(width) if number else cell.ljust(width) for number, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    ]
-    return "  ".join([first, *others]).rstrip()
+def looks_like_number(cell: str) -> bool:
+    """Numbers, intervals and the like."""
+    return cell[:1] in "+-–<(0123456789"
 
 
 def percent(value: float) -> str:
