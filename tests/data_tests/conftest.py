@@ -8,9 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from data_tests.small_corpora import REPOSITORY, write_chapter
-
-TINY = ["--train", "60", "--dev", "16", "--test", "16", "--speakers-per-voice", "1", "--control", "0.25"]
+from data_tests.small_corpora import REPOSITORY, TINY, write_chapter
 
 
 @pytest.fixture(scope="session")

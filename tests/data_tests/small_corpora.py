@@ -6,6 +6,8 @@ import numpy as np
 import soundfile
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+# Flags of local/make_mini_corpus.py for a corpus of a few minutes.
+TINY = ["--train", "60", "--dev", "16", "--test", "16", "--speakers-per-voice", "1", "--control", "0.25"]
 
 
 def write_chapter(folder: Path, names: list[str], seconds: float = 1.0) -> None:

@@ -57,7 +57,7 @@ def draw_delivery(speaker: Speaker, words: int, draw: random.Random) -> Delivery
             draw.uniform(0.1, 0.2),
         ),
         gain=10 ** (draw.uniform(-6, 0) / 20),
-        signal_to_noise=draw.uniform(15, 25),
+        signal_to_noise=draw.uniform(22, 35),
         noise_seed=draw.getrandbits(64),
     )
 
