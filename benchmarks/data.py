@@ -84,7 +84,7 @@ def read_audio(cuts: Iterable[Cut]) -> list[np.ndarray]:
 
 
 class StandIn(torch.nn.Module):
-    """A streaming recogniser of about a million parameters, for as long as no other is given: convolutions, attention, CTC."""
+    """A recogniser of about a million parameters, for as long as no other is given: convolutions, attention, CTC."""
 
     def __init__(self, width: int = 160) -> None:
         super().__init__()

@@ -30,8 +30,8 @@ def program(environment) -> Callable[..., subprocess.CompletedProcess]:
     """Run one of the programs in local/, or prepare.sh, as a user would."""
 
     def run(name: str, *arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess:
-        script = [REPOSITORY / "prepare.sh"] if name == "prepare" else [sys.executable, REPOSITORY / "local" / f"{name}.py"]
-        command = [str(part) for part in (*script, *arguments)]
+        script = REPOSITORY / ("prepare.sh" if name == "prepare" else f"local/{name}.py")
+        command = [str(part) for part in (*([] if name == "prepare" else [sys.executable]), script, *arguments)]
         result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
         assert not check or result.returncode == 0, result.stdout + result.stderr
         return result

@@ -25,4 +25,5 @@ def write_chapter(folder: Path, names: list[str], seconds: float = 1.0) -> None:
 
 def tree_bytes(folder: Path, pattern: str = "*") -> dict[str, bytes]:
     """Return the content of all files below a folder that match."""
-    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob(pattern)) if file.is_file()}
+    files = (file for file in sorted(folder.rglob(pattern)) if file.is_file())
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}

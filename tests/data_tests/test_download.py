@@ -1,5 +1,5 @@
-"""Invariant: only what is missing is downloaded, what users put there by hand is never touched, and the network's failures
-are explained."""
+"""Invariant: only what is missing is downloaded, what users put there by hand is never touched, and failures of the
+network are explained."""
 
 import pytest
 from data_tests.small_corpora import write_chapter

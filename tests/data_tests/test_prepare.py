@@ -1,7 +1,6 @@
-"""Invariant: prepare.sh takes a corpus to checked manifests; killed at any moment, the next call completes with the same
-bytes; a finished folder is left alone; anything in LibriSpeech's layout works."""
+"""Invariant: prepare.sh takes a corpus to checked manifests; killed at any moment, the next call completes with the
+same bytes; a finished folder is left alone; anything in LibriSpeech's layout works."""
 
-import json
 import os
 import signal
 import subprocess
@@ -15,6 +14,7 @@ import soundfile
 from data_tests.small_corpora import REPOSITORY, TINY, tree_bytes, write_chapter
 
 from transducer_gn.data.batches import Batches
+from transducer_gn.data.layout import read_roles
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.settings import BatchSettings, NoiseSettings
 from transducer_gn.data.training_manifest import validate
@@ -52,9 +52,8 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(program, environment
         # Each call is given a little longer than the last, so that every stage is hit at several places.
         patience = 0.25
         while True:
-            process = subprocess.Popen(
-                list(map(str, command)), env=environment, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
+            silent = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            process = subprocess.Popen(list(map(str, command)), env=environment, start_new_session=True, **silent)
             try:
                 assert process.wait(timeout=patience) == 0
                 break
@@ -88,13 +87,15 @@ def test_a_librispeech_tree_with_speeds_noise_and_shar(program, tmp_path):
     program("prepare", *flags, "--vocab-sizes", "22", "--shard-size", "10", "--nj", "2")
 
     prepared = PreparedData(data)
-    assert json.loads((data / "parts.json").read_text()) == {"train": ["train-clean-5"], "dev": ["dev-clean-2"], "test": []}
+    assert read_roles(data) == {"train": ["train-clean-5"], "dev": ["dev-clean-2"], "test": []}
     cuts = list(prepared.train_cuts())
-    assert len(cuts) == 36 and sum("_sp0.9" in cut.id for cut in cuts) == 12 and len(list(prepared.cuts("dev-clean-2"))) == 6
+    assert len(cuts) == 36 and sum("_sp0.9" in cut.id for cut in cuts) == 12
+    assert len(list(prepared.cuts("dev-clean-2"))) == 6
     assert [cut.id for cut in cuts] != sorted(cut.id for cut in cuts)
     assert [cut.duration for cut in prepared.noise_cuts()] == [10.0]
     settings = BatchSettings(max_duration=10, num_workers=0, noise=NoiseSettings(enabled=True))
-    batches = Batches(prepared.train_cuts(), prepared.tokenizer(22), settings, training=True, noise=prepared.noise_cuts())
+    noise = prepared.noise_cuts()
+    batches = Batches(prepared.train_cuts(), prepared.tokenizer(22), settings, training=True, noise=noise)
     assert sum(len(batch) for batch in batches) == 36
     assert {folder.name for folder in (data / "shar").iterdir() if folder.is_dir()} == {"train", "dev-clean-2"}
 

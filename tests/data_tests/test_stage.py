@@ -1,5 +1,5 @@
-"""Invariant: a stage counts as done only after it finished, and only for the inputs it was given; work in other processes
-comes back in order, and its failures come back, too."""
+"""Invariant: a stage counts as done only after it finished, and only for the inputs it was given; work in other
+processes comes back in order, and its failures come back, too."""
 
 import os
 import signal
@@ -23,6 +23,10 @@ def test_a_stage_is_done_once_it_finished_with_the_same_inputs(tmp_path):
     stage.finish()
     assert stage.is_done() and Stage(record, {"seed": 1}).is_done()
     assert not Stage(record, {"seed": 2}).is_done()
+    output = tmp_path / "output"
+    assert not Stage(record, {"seed": 1}, [output]).is_done()
+    output.touch()
+    assert Stage(record, {"seed": 1}, [output]).is_done()
     Stage(record, {"seed": 2}).begin()
     assert not stage.is_done()
 

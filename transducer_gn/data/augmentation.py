@@ -37,6 +37,17 @@ def seeded_generators(seed: int) -> Iterator[None]:
         torch.set_rng_state(torch_state)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread, as it does in a loader's workers: the last bit of a sum depends on how many add it up."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def mix_noise(cuts: CutSet, noise: Sequence[Cut], settings: NoiseSettings, draw: random.Random) -> CutSet:
     """Mix a random stretch of noise into some of `cuts`; their ids and durations stay."""
     # As many candidates as can be needed: lhotse would otherwise shuffle the whole noise corpus for every batch.

@@ -13,7 +13,7 @@ from lhotse.features import FeatureExtractor
 from lhotse.utils import LOG_EPSILON
 from torch.utils.data import DataLoader, Dataset
 
-from transducer_gn.data.augmentation import change_volume, mix_noise, seeded_generators, spec_augment
+from transducer_gn.data.augmentation import change_volume, mix_noise, one_thread, seeded_generators, spec_augment
 from transducer_gn.data.features import fbank
 from transducer_gn.data.filtering import encoder_frames_of_default_subsampling, usable_cuts
 from transducer_gn.data.sampling import EpochSampler, NumberedCuts
@@ -82,6 +82,10 @@ class BatchDataset(Dataset):
         self._spec_augment = spec_augment(settings.spec_augment) if masks else None
 
     def __getitem__(self, numbered: NumberedCuts) -> Batch:
+        with one_thread():
+            return self._make(numbered)
+
+    def _make(self, numbered: NumberedCuts) -> Batch:
         cuts = CutSet.from_cuts(sorted(numbered.cuts, key=lambda cut: (-cut.duration, cut.id)))
         seed = stable_seed("batch", self._settings.seed, numbered.epoch, numbered.number)
         draw = random.Random(seed)

@@ -39,7 +39,9 @@ class PartDescription:
     kinds: dict[str, int]
 
 
-def describe_part(data: PreparedData, part: str, role: str, tokenizer: Tokenizer, vocabulary: set[str]) -> PartDescription:
+def describe_part(
+    data: PreparedData, part: str, role: str, tokenizer: Tokenizer, vocabulary: set[str]
+) -> PartDescription:
     """Measure one part; the words of a training part are added to `vocabulary`, others' are looked up in it."""
     durations, tokens, kinds, speakers = [], [], Counter(), set()
     words = unseen = unknown = 0
@@ -102,7 +104,7 @@ def table(parts: Sequence[PartDescription]) -> str:
 
 
 def choose_examples(data: PreparedData, count: int) -> list[Cut]:
-    """Return a few utterances of the first test part (else dev, else training): twins side by side, then other kinds."""
+    """Return a few utterances of the first test part (else dev, else training): twins first, then other kinds."""
     part = next(data.parts(role)[0] for role in ("test", "dev", "train") if data.parts(role))
     cuts = list(data.cuts(part))
     by_id = {cut.id: cut for cut in cuts}

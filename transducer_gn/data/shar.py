@@ -62,7 +62,8 @@ def write_shard(lines: Sequence[bytes], data_dir: Path, folder: Path, number: in
     resolve = WithFolder(data_dir)
     cuts = []
     with replace_when_done(folder / f"features.{number:06d}.tar") as sibling:
-        with ArrayTarWriter(str(sibling), shard_size=None, compression="lilcom", lilcom_tick_power=tick_power) as writer:
+        compression = dict(compression="lilcom", lilcom_tick_power=tick_power)
+        with ArrayTarWriter(str(sibling), shard_size=None, **compression) as writer:
             for line in lines:
                 cut = resolve(MonoCut.from_dict(json.loads(line)))
                 features = to_shar_placeholder(cut.features, cut)
@@ -142,7 +143,7 @@ class LaneDataset(IterableDataset):
                     found = True
                     yield cuts
             if not found:
-                raise UserError(f"{self.folder}: all utterances in one worker's shards are too short, too long or too dense")
+                raise UserError(f"{self.folder}: one worker's utterances are all too short, too long or too dense")
 
 
 class ShardedBatches(ResumableBatches):
