@@ -256,6 +256,17 @@ def test_a_state_of_other_data_is_refused(make, data):
         make(SETTINGS, cuts=data.cuts("test-mini")).load_state_dict(state)
 
 
+def test_a_state_of_another_token_model_is_refused(data):
+    state = Batches(data.train_cuts(), data.tokenizer(60), PLAIN, training=True).state_dict()
+    with pytest.raises(UserError, match="cannot resume: token model was"):
+        Batches(data.train_cuts(), data.tokenizer(32), PLAIN, training=True).load_state_dict(state)
+
+
+def test_a_state_survives_a_checkpoint(make, tmp_path):
+    torch.save(make(PLAIN).state_dict(), tmp_path / "checkpoint.pt")
+    make(PLAIN).load_state_dict(torch.load(tmp_path / "checkpoint.pt", weights_only=True))
+
+
 def test_noise_without_noise_is_named(data):
     with pytest.raises(UserError, match="run prepare.sh with --musan"):
         Batches(data.train_cuts(), data.tokenizer(60), SETTINGS, training=True)

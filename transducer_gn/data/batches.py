@@ -206,6 +206,7 @@ class Batches(ResumableBatches):
     ) -> None:
         super().__init__()
         self._settings = settings
+        self._token_model = tokenizer.fingerprint
         self._dataset = BatchDataset(tokenizer, settings, training, noise)
         usable, self.report = usable_cuts(cuts, tokenizer, settings, encoder_frames, training)
         self._sampler = EpochSampler(usable, self.report, settings, training, rank, world_size)
@@ -224,4 +225,4 @@ class Batches(ResumableBatches):
     def _identity(self) -> dict[str, Any]:
         """Batches do not depend on the number of workers."""
         settings = {name: value for name, value in asdict(self._settings).items() if name != "num_workers"}
-        return settings | self._sampler.identity()
+        return settings | self._sampler.identity() | {"token model": self._token_model}

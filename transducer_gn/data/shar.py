@@ -187,6 +187,7 @@ class ShardedBatches(ResumableBatches):
             )
         self._arguments = dict(folder=folder, settings=settings, rank=rank, world_size=world_size)
         self._dataset = BatchDataset(tokenizer, settings, True, noise)
+        self._token_model = tokenizer.fingerprint
         self._usable = Usable(tokenizer, settings, encoder_frames)
         seconds = sum(duration for _, duration in shards)
         self.batches_per_epoch = ceil(seconds / (settings.max_duration * world_size))
@@ -209,4 +210,5 @@ class ShardedBatches(ResumableBatches):
         return asdict(self._arguments["settings"]) | {
             "shards": read_index(self._arguments["folder"])["shards"],
             "world size": self._arguments["world_size"],
+            "token model": self._token_model,
         }

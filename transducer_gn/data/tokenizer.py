@@ -1,5 +1,6 @@
 """Sentence pieces: text to token ids and back. Id 0 is blank; all ids are as sentencepiece gives them."""
 
+import hashlib
 import io
 import re
 from collections.abc import Iterable, Sequence
@@ -50,6 +51,11 @@ class Tokenizer:
     def model(self) -> bytes:
         """The serialised model, as a checkpoint may hold it."""
         return self._model
+
+    @property
+    def fingerprint(self) -> str:
+        """A checksum by which to tell models apart."""
+        return hashlib.sha256(self._model).hexdigest()[:16]
 
     @property
     def vocab_size(self) -> int:
