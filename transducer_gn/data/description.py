@@ -1,5 +1,6 @@
 """What is in a prepared folder: a table of its parts, and a figure of a few utterances."""
 
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -144,7 +145,8 @@ def draw_cut(axis: "pyplot.Axes", cut: Cut) -> None:
     title = f"{cut.id}, {custom.get('kind', 'ordinary')}"
     if "pair" in custom:
         title += f": blend of {' and '.join(custom['pair'])}"
-    axis.set_title(title if words else f"{title}: {supervision.text[:100]}", loc="left", fontsize=10)
+    text = textwrap.fill(supervision.text, 130, max_lines=2, placeholder=" ...")
+    axis.set_title(title if words else f"{title}\n{text}", loc="left", fontsize=9)
     for word in words:
         axis.text((word.start + word.end) / 2, 82, word.symbol, ha="center", va="bottom", fontsize=7, clip_on=True)
     if words:
