@@ -4,7 +4,8 @@
 Ratios:
     fbank_over_kaldi_native     our filter banks over kaldi-native-fbank, from samples in memory
     batches_over_flac_reading   training batches (stored features, SpecAugment, tokens) over merely decoding the FLACs
-    batches_over_training       training batches over training on them; below 20 data would get in the way
+    batches_over_training       training batches over local training of the mini model on them; below 20 data would
+                                get in the way
 """
 
 import argparse
@@ -22,6 +23,7 @@ import soundfile
 import torch
 from lhotse.cut import Cut
 
+from transducer_gn.config import config_parser, read_config
 from transducer_gn.data.batches import Batch, Batches
 from transducer_gn.data.features import StorageSettings, cuts_of_part, fbank, store_features
 from transducer_gn.data.manifests import make_manifests
@@ -29,8 +31,15 @@ from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.settings import BatchSettings
 from transducer_gn.data.synthesis.mini_corpus import MiniCorpusSettings, make_mini_corpus
 from transducer_gn.data.tokenizer import Tokenizer, train_tokenizer
+from transducer_gn.model.chunk import evaluation_chunk
+from transducer_gn.model.transducer import build_model
+from transducer_gn.training.clock import Clock
+from transducer_gn.training.optimiser import build_optimiser
+from transducer_gn.training.schedule import Weights
+from transducer_gn.training.training_pass import Plan, TrainingPass
 
 PART = "train-mini"
+MINI_CONFIG = Path(__file__).parents[1] / "conf" / "mini.yaml"
 VOCAB_SIZE = 200
 REPEATS = 3
 TRAINING_BATCHES = 4
@@ -83,38 +92,17 @@ def read_audio(cuts: Iterable[Cut]) -> list[np.ndarray]:
     return [soundfile.read(cut.recording.sources[0].source, dtype="float32")[0] for cut in cuts]
 
 
-class StandIn(torch.nn.Module):
-    """A recogniser of about a million parameters, for as long as no other is given: convolutions, attention, CTC."""
-
-    def __init__(self, width: int = 160) -> None:
-        super().__init__()
-        self.subsampling = torch.nn.Sequential(
-            torch.nn.Conv1d(80, width, 3, stride=2, padding=1),
-            torch.nn.ReLU(),
-            torch.nn.Conv1d(width, width, 3, stride=2, padding=1),
-            torch.nn.ReLU(),
-        )
-        layer = torch.nn.TransformerEncoderLayer(width, 4, 4 * width, batch_first=True)
-        self.layers = torch.nn.TransformerEncoder(layer, 3)
-        self.output = torch.nn.Linear(width, VOCAB_SIZE)
-
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Return log probabilities [T, B, V] for `features` [B, T', 80]."""
-        frames = self.subsampling(features.transpose(1, 2)).transpose(1, 2)
-        return self.output(self.layers(frames)).log_softmax(-1).transpose(0, 1)
-
-
-def stand_in_step() -> Callable[[Batch], None]:
-    """Return a function that makes one update of the stand-in."""
-    model = StandIn()
-    optimiser = torch.optim.Adam(model.parameters())
+def mini_model_step() -> Callable[[Batch], None]:
+    """Return a function that makes one local update of the mini model, the fastest training there is."""
+    config, _ = read_config(config_parser("benchmark"), [f"--config={MINI_CONFIG}", f"--model.vocab_size={VOCAB_SIZE}"])
+    training_pass = TrainingPass(build_model(config.model), config).train()
+    optimiser = build_optimiser(config.optimiser, training_pass.parameters())
+    chunk = evaluation_chunk(config.model.streaming)
+    clock = Clock(torch.device("cpu"))
 
     def step(batch: Batch) -> None:
-        log_probabilities = model(batch.features)
-        lengths = (batch.feature_lengths // 4).clamp(max=len(log_probabilities))
-        loss = torch.nn.functional.ctc_loss(log_probabilities, batch.tokens, lengths, batch.token_lengths)
         optimiser.zero_grad()
-        loss.backward()
+        training_pass(Plan(batch, chunk, None, seed=0), Weights(1.0, 0.0), 1.0, clock).loss.backward()
         optimiser.step()
 
     return step
@@ -150,7 +138,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        speeds = measure(*make_data(Path(folder), arguments.sentences), stand_in_step())
+        speeds = measure(*make_data(Path(folder), arguments.sentences), mini_model_step())
     ratios = {
         "fbank_over_kaldi_native": speeds["fbank"] / speeds["kaldi_native_fbank"],
         "batches_over_flac_reading": speeds["batches_from_stored_features"] / speeds["flac_reading"],
