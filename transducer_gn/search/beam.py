@@ -119,9 +119,18 @@ class BeamSearch:
 
         Where all logits are -inf there is nothing to normalise, and the log-sum is given as 0.
         """
-        logits = self.model.joiner(frame[:, None], prefixes.gather_outputs(live.rows))
-        log_sums = logits.logsumexp(-1)
         exists = live.scores > -torch.inf
+        rows = packing.rows_to_compute(exists)
+        outputs = prefixes.gather_outputs(live.rows).flatten(0, 1)
+        frames = frame.repeat_interleave(exists.shape[1], dim=0)
+        if len(rows) < exists.numel():
+            outputs, frames = outputs[rows], frames[rows]
+        logits = self.model.joiner(frames, outputs)
+        log_sums = logits.logsumexp(-1)
+        if len(rows) < exists.numel():
+            logits = logits.new_full((exists.numel(), logits.shape[1]), -torch.inf).index_copy_(0, rows, logits)
+            log_sums = log_sums.new_full((exists.numel(),), -torch.inf).index_copy_(0, rows, log_sums)
+        logits, log_sums = logits.view(*exists.shape, -1), log_sums.view_as(exists)
         is_faulty = (exists & (log_sums.isnan() | log_sums.isposinf())).any(1)
         return logits, log_sums.where(log_sums > -torch.inf, 0), is_faulty
 
@@ -212,6 +221,26 @@ class BeamSearch:
 
 
 @torch.no_grad()
+def advance_over(search: BeamSearch, beam: Beam, encoder_out: Tensor, lengths: list[int]) -> list[Beam]:
+    """Take beams of B utterances over several frames each; gives one beam per group of utterances that end together.
+
+    Utterances must be in order of decreasing length, so that those that have not ended are the first at every frame.
+    The groups are in the order of the utterances. Waits for no device.
+
+    Args:
+      encoder_out: [B, T, D]; lengths: B numbers of frames.
+    """
+    frames = search.model.joiner.project_encoder(encoder_out)
+    ended: list[Beam] = []
+    for t in range(max(lengths, default=0)):
+        running = sum(length > t for length in lengths)
+        if running < len(beam):
+            ended.insert(0, beam.utterances(running, len(beam)))
+            beam = beam.utterances(0, running)
+        beam = search.advance(beam, frames[:running, t])
+    return [beam, *ended]
+
+
 def search_batch(search: BeamSearch, encoder_out: Tensor, frame_lengths: Tensor) -> Hypotheses:
     """All K hypotheses of each utterance, in the order of the beam. Waits for the device before the first frame only.
 
@@ -220,20 +249,11 @@ def search_batch(search: BeamSearch, encoder_out: Tensor, frame_lengths: Tensor)
       frame_lengths: [B] number of frames of each utterance; what lies beyond is ignored.
     """
     lengths = check_frames(encoder_out, frame_lengths)
-    # Utterances are sorted so that those that have not ended yet are the first ones at every frame.
     order = sorted(range(len(lengths)), key=lambda utterance: -lengths[utterance])
     positions = torch.tensor(order, dtype=torch.long, device=encoder_out.device)
-    frames = search.model.joiner.project_encoder(encoder_out)[positions]
-    beam = search.start(len(order))
-    ended: list[Hypotheses] = []
-    for t in range(max(lengths, default=0)):
-        running = sum(length > t for length in lengths)
-        if running < len(beam):
-            ended.append(hypotheses_of(beam.utterances(running, len(beam))))
-            beam = beam.utterances(0, running)
-        beam = search.advance(beam, frames[:running, t])
-    ended.append(hypotheses_of(beam))
-    return concatenate_hypotheses(ended[::-1]).utterances(positions.argsort())
+    with torch.no_grad():
+        beams = advance_over(search, search.start(len(order)), encoder_out[positions], [lengths[i] for i in order])
+    return concatenate_hypotheses([hypotheses_of(beam) for beam in beams]).utterances(positions.argsort())
 
 
 def beam_search(

@@ -1,13 +1,14 @@
 """The hypotheses of a search between two frames."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from transducer_gn.search.hypotheses import Hypotheses
-from transducer_gn.search.paths import TIME, TOKEN
-from transducer_gn.search.prefix_pool import PrefixPool
+from transducer_gn.search.paths import EMPTY, NODE, TIME, TOKEN
+from transducer_gn.search.prefix_pool import PrefixPool, concatenate_pools
 
 
 @dataclass(frozen=True)
@@ -58,3 +59,46 @@ def hypotheses_of(beam: Beam) -> Hypotheses:
         times=beam.paths[:, :, 1:, TIME],
         faulty=beam.faulty,
     )
+
+
+def concatenate(beams: list[Beam]) -> Beam:
+    """The beams of several, one utterance after the other; the result shares no memory with them."""
+    longest = max(beam.paths.shape[2] for beam in beams)
+    padded = [
+        replace(beam, paths=functional.pad(beam.paths, (0, 0, 0, longest - beam.paths.shape[2]), value=EMPTY))
+        for beam in beams
+    ]
+    tensors = {name: torch.cat([beam.tensors()[name] for beam in padded]) for name in padded[0].tensors()}
+    return Beam(**tensors, prefixes=concatenate_pools([beam.prefixes for beam in beams]))
+
+
+def split(beam: Beam) -> list[Beam]:
+    """The beams of the utterances one by one; they share no memory, so that each can be dropped when it ends."""
+    return [_copy(beam.utterances(row, row + 1)) for row in range(len(beam))]
+
+
+def _copy(beam: Beam) -> Beam:
+    return Beam(
+        **{name: tensor.clone() for name, tensor in beam.tensors().items()},
+        prefixes=concatenate_pools([beam.prefixes]),
+    )
+
+
+def settle(beam: Beam) -> tuple[Beam, list[list[int]], list[list[int]]]:
+    """Take the tokens that all hypotheses of one utterance agree on out of its paths. Waits for the device.
+
+    Returns:
+      The beam whose paths start after these tokens; pairs of token and frame of the tokens taken out, and of those
+      that follow them in the best hypothesis.
+    """
+    exists = (beam.scores > -torch.inf)[0]
+    nodes = beam.paths[0, :, :, NODE]
+    # Nodes have the same number exactly if all tokens up to there are the same.
+    agreed = ((nodes == nodes[0]) | ~exists[:, None]).all(0) & (nodes[0] != EMPTY)
+    settled = int(agreed.long().cumprod(0).sum()) - 1
+    length = int(beam.lengths[0, 0]) if bool(exists[0]) else 0
+    best = beam.paths[0, 0, 1 : length + 1, [TOKEN, TIME]].tolist()
+    settled = min(settled, length)
+    longest = int(beam.lengths[0].where(exists, 0).max())
+    kept = replace(beam, paths=beam.paths[:, :, settled : longest + 1].clone(), lengths=beam.lengths - settled)
+    return kept, best[:settled], best[settled:]

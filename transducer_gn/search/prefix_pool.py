@@ -111,3 +111,12 @@ class PrefixPool:
     def _write(target: Tensor, rows: Tensor, values: Tensor) -> None:
         """Overwrite flattened rows [n] of `target` [B, R, ...], which is contiguous, with `values` [n, ...]."""
         target.flatten(0, 1).index_copy_(0, rows, values.to(target.dtype))
+
+
+def concatenate_pools(pools: list[PrefixPool]) -> PrefixPool:
+    """The pools of several, one utterance after the other; the result shares no memory with them."""
+    names = ("nodes", "parents", "tokens", "outputs")
+    return PrefixPool(
+        **{name: torch.cat([getattr(pool, name) for pool in pools]) for name in names},
+        state=tuple(torch.cat(parts) for parts in zip(*(pool.state for pool in pools), strict=True)),
+    )

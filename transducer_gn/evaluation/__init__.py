@@ -1,0 +1,1 @@
+"""Measuring recognisers: error rates, latency, tables and figures."""

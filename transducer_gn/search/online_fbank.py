@@ -1,0 +1,77 @@
+"""Filter banks of audio that arrives in pieces, equal to those that training computes from whole recordings.
+
+Windows are centred: frame i covers samples 160 i - 120 to 160 i + 280, and the signal is mirrored at both ends. So the
+mirrored beginning is put in front of a stream, windows that are complete are computed by the very extractor of
+training, and at the end the mirrored end is appended.
+"""
+
+import warnings
+from dataclasses import replace
+from functools import cache
+
+import torch
+from lhotse import Fbank
+from torch import Tensor
+
+from transducer_gn.data.features import NUM_FEATURES, fbank
+
+
+class OnlineFbank:
+    """The features of one stream."""
+
+    def __init__(self) -> None:
+        config = fbank().config
+        self.sampling_rate = config.sampling_rate
+        self._shift = round(config.frame_shift * config.sampling_rate)
+        self._window = round(config.frame_length * config.sampling_rate)
+        # How many samples of the first window lie before the beginning.
+        self._lead = (self._window - self._shift) // 2
+        self._extractor = _unmirrored_extractor()
+        self._samples = torch.zeros(0)
+        self._started = False
+        self._received = 0
+
+    def accept(self, samples: Tensor) -> Tensor:
+        """Features [n, 80] of windows that are now complete, after more `samples` [m] between -1 and 1."""
+        self._samples = torch.cat([self._samples, samples])
+        self._received += len(samples)
+        if not self._started:
+            if len(self._samples) < self._lead:
+                return self._nothing()
+            self._samples = torch.cat([self._samples[: self._lead].flip(0), self._samples])
+            self._started = True
+        return self._complete_windows()
+
+    def finish(self) -> Tensor:
+        """The remaining features [n, 80]. A stream shorter than half a window has none."""
+        if self._received < self._window // 2:
+            return self._nothing()  # too short to be mirrored
+        wanted = (self._received + self._shift // 2) // self._shift
+        end = (wanted - 1) * self._shift + self._window - self._lead
+        mirrored = self._samples[len(self._samples) - (end - self._received) :].flip(0)
+        self._samples = torch.cat([self._samples, mirrored])
+        return self._complete_windows()
+
+    def _complete_windows(self) -> Tensor:
+        """Features of all windows that the samples at hand fill; forgets samples that no later window needs."""
+        count = max(0, (len(self._samples) - self._window) // self._shift + 1)
+        if count == 0:
+            return self._nothing()
+        used = self._samples[: (count - 1) * self._shift + self._window]
+        features = self._extractor.extract(used[None], self.sampling_rate)
+        # A copy, since a slice would keep alive all samples that it was cut from.
+        self._samples = self._samples[count * self._shift :].clone()
+        return torch.as_tensor(features)
+
+    @staticmethod
+    def _nothing() -> Tensor:
+        return torch.zeros(0, NUM_FEATURES)
+
+
+@cache
+def _unmirrored_extractor() -> Fbank:
+    """The extractor of training, except that it computes only windows that lie wholly within what it is given."""
+    with warnings.catch_warnings():
+        # lhotse warns that the number of frames will not fit the duration, which it need not here.
+        warnings.filterwarnings("ignore", message=".*snip_edges.*")
+        return Fbank(replace(fbank().config, snip_edges=True))
