@@ -27,7 +27,7 @@ Options
   --nj N                processes at a time (number of cores); results do not depend on it
   --train, --dev, --test PART[,PART...]   which parts are for what, where their names do not say
   --skip-bad            leave bad utterances out instead of stopping with their list
-  --vocab-sizes N[,N...]    token models ("280,32" for mini, "500,32" for LibriSpeech, "500" for DIR)
+  --vocab-sizes N[,N...]    token models ("250,32" for mini, "500,32" for LibriSpeech, "500" for DIR)
   --token-model TYPE    unigram (default, what icefall uses) or bpe
   --speed-factors F[,F...]  ("0.9,1.1"; "none", the default for mini)
   --tick-power N        precision of stored features (-10: 1e-3; -5 takes a third less space)
@@ -78,7 +78,7 @@ case $corpus in
   mini)
     data_dir=${data_dir:-$here/data/mini}
     corpus_dir=$data_dir/corpus
-    vocab_sizes=${vocab_sizes:-280,32}
+    vocab_sizes=${vocab_sizes:-250,32}
     speed_factors=${speed_factors:-none}
     ;;
   librispeech | librispeech-100 | mini-librispeech)

@@ -15,6 +15,21 @@ setup(
     license="Apache-2.0",
     packages=find_packages(include=["transducer_gn", "transducer_gn.*"]),
     python_requires=">=3.11",
-    # Lower bounds only: the exact versions that were tested stand in requirements.txt.
-    install_requires=["torch>=2.6", "numpy"],
+    # What importing the package needs, without versions: those that were tested stand in requirements.txt.
+    install_requires=[
+        "torch>=2.6",
+        "numpy",
+        "lhotse",
+        "urllib3",
+        "scipy",
+        "lilcom",
+        "soundfile",
+        "kaldi-native-fbank",
+        "sentencepiece",
+        "espeakng-loader",
+        "jsonargparse[signatures]",
+        "kaldialign",
+        "tensorboard",
+        "matplotlib",
+    ],
 )

@@ -1,12 +1,12 @@
 """The beam search as it is usually written: one utterance, a Python loop over hypotheses, a cache of predictor outputs.
 
-It follows the rules of `transducer_gn.search.beam` and gives the same result. What can be computed once is: projected
-frames, the joiner's effective weights, predictor outputs. Per hypothesis only its best few extensions are looked at.
+Frames are projected once, no prefix is read by the predictor twice, and of each hypothesis only the few best extensions
+are looked at. By default this is time-synchronous decoding as in the textbook: each round keeps the K best extensions.
+With `threshold` it follows the rules of `transducer_gn.search.beam` and gives the same result.
 """
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 Prefix = tuple[int, ...]
 
@@ -14,12 +14,12 @@ Prefix = tuple[int, ...]
 class PlainBeamSearch:
     """Beam search over one utterance at a time."""
 
-    def __init__(self, model, beam: int, alpha: float, max_tokens_per_frame: int) -> None:
+    def __init__(self, model, beam: int, alpha: float, max_tokens_per_frame: int, threshold: bool = False) -> None:
         self.model = model
         self.beam = beam
         self.alpha = alpha
         self.max_tokens_per_frame = max_tokens_per_frame
-        self.weight, self.bias = model.joiner.output_weight, model.joiner.output_bias
+        self.threshold = threshold
 
     @torch.no_grad()
     def search(self, encoder_out: Tensor) -> list[tuple[Prefix, float]]:
@@ -53,7 +53,7 @@ class PlainBeamSearch:
         """Finish a hypothesis; gives promise, prefix and score of its most promising extensions."""
         if prefix not in self.cache:
             self.cache[prefix] = self._read(prefix[-1], self.cache[prefix[:-1]][1])
-        logits = functional.linear((frame + self.cache[prefix][0]).tanh(), self.weight, self.bias)
+        logits = self.model.joiner(frame, self.cache[prefix][0])
         log_sum = float(logits.logsumexp(0))
         blank = score + float(logits[0]) - self.alpha * log_sum
         if prefix in finished:
@@ -71,6 +71,8 @@ class PlainBeamSearch:
         self, candidates: list[tuple[float, Prefix, float]], finished: dict[Prefix, float]
     ) -> dict[Prefix, float]:
         """The most promising extensions."""
-        threshold = sorted(finished.values(), reverse=True)[self.beam - 1] if len(finished) >= self.beam else -torch.inf
+        threshold = -torch.inf
+        if self.threshold and len(finished) >= self.beam:
+            threshold = sorted(finished.values(), reverse=True)[self.beam - 1]
         candidates.sort(key=lambda candidate: -candidate[0])
         return {prefix: score for promise, prefix, score in candidates[: self.beam] if promise > threshold}

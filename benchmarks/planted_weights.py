@@ -80,4 +80,5 @@ class PlantedPredictor(nn.Module):
 
 def solve(weight: Tensor, wanted: Tensor) -> Tensor:
     """Inputs [..., D] that a linear layer of `weight` [J, D] takes to `wanted` [..., J]."""
-    return torch.linalg.solve(weight.detach().double(), wanted.double().unsqueeze(-1)).squeeze(-1).float().detach()
+    columns = wanted.detach().double().flatten(0, -2).T
+    return torch.linalg.solve(weight.detach().double(), columns).T.float().view(*wanted.shape[:-1], -1)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Stage 3: compute and store 80-dimensional filter banks of all parts, and of noise if there is any."""
 
-import json
 from pathlib import Path
 
+from transducer_gn.data.layout import read_roles
 from transducer_gn.data.parallel import default_jobs
 from transducer_gn.data.program import run_program
 from transducer_gn.data.stage import Stage, file_fingerprint
@@ -20,7 +20,7 @@ def main(
         speed_factors: Training parts are added once more at each of these speeds, such as [0.9,1.1].
         tick_power: Features are rounded to multiples of 2 ** tick_power; -5 takes a third less space than -10.
     """
-    roles = json.loads((data_dir / "parts.json").read_text())
+    roles = read_roles(data_dir)
     for part in dict.fromkeys(part for names in roles.values() for part in names):
         factors = (speed_factors or []) if part in roles["train"] else []
         inputs = {
@@ -39,7 +39,7 @@ def main(
 
 def store_part(data_dir: Path, part: str, factors: list[float], inputs: dict, tick_power: int, nj: int) -> None:
     """Store the features of one part unless that was done."""
-    stage = Stage(data_dir / "fbank" / f".made_{part}.json", inputs)
+    stage = Stage(data_dir / "fbank" / f".made_{part}.json", inputs, [data_dir / "fbank" / f"cuts_{part}.jsonl.gz"])
     if stage.is_done():
         print(f"Features of {part}: complete")
         return
@@ -55,7 +55,7 @@ def store_part(data_dir: Path, part: str, factors: list[float], inputs: dict, ti
 
 def store_noise(data_dir: Path, inputs: dict, tick_power: int, nj: int) -> None:
     """Store the features of windows of noise unless that was done."""
-    stage = Stage(data_dir / "fbank" / ".made_musan.json", inputs)
+    stage = Stage(data_dir / "fbank" / ".made_musan.json", inputs, [data_dir / "fbank" / "cuts_musan.jsonl.gz"])
     if stage.is_done():
         print("Features of musan: complete")
         return

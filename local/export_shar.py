@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Stage 6, optional: export features and manifests as lhotse Shar, for training on many machines."""
 
-import json
 from pathlib import Path
 
+from transducer_gn.data.layout import read_roles
 from transducer_gn.data.parallel import default_jobs
 from transducer_gn.data.program import run_program
 from transducer_gn.data.stage import Stage, file_fingerprint
@@ -21,12 +21,12 @@ def main(data_dir: Path, shard_size: int = 1000, nj: int = default_jobs(), tick_
     """
     if shard_size < 1:
         raise UserError(f"--shard-size must be at least 1, not {shard_size}")
-    roles = json.loads((data_dir / "parts.json").read_text())
+    roles = read_roles(data_dir)
     manifests = {"train": data_dir / "cuts_train.jsonl.gz"}
     manifests |= {part: data_dir / "fbank" / f"cuts_{part}.jsonl.gz" for part in roles["dev"] + roles["test"]}
     for name, manifest in manifests.items():
         inputs = {"manifest": file_fingerprint(manifest), "shard_size": shard_size, "tick_power": tick_power}
-        stage = Stage(data_dir / "shar" / f".made_{name}.json", inputs)
+        stage = Stage(data_dir / "shar" / f".made_{name}.json", inputs, [data_dir / "shar" / name / "index.json"])
         if stage.is_done():
             print(f"Shar of {name}: complete")
             continue

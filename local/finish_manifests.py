@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Stage 5: combine and shuffle the training parts, then check everything that was produced."""
 
-import json
 from pathlib import Path
 
+from transducer_gn.data.layout import read_roles
 from transducer_gn.data.program import run_program
 from transducer_gn.data.stage import Stage, file_fingerprint
 
@@ -15,7 +15,7 @@ def main(data_dir: Path, seed: int = 0) -> None:
         data_dir: The folder that the earlier stages wrote to.
         seed: The order of the training manifest depends on it.
     """
-    roles = json.loads((data_dir / "parts.json").read_text())
+    roles = read_roles(data_dir)
     parts = dict.fromkeys(part for names in roles.values() for part in names)
     models = sorted(folder for folder in data_dir.glob("lang_*") if (folder / ".made.json").is_file())
     inputs = {
@@ -24,8 +24,8 @@ def main(data_dir: Path, seed: int = 0) -> None:
         "models": {folder.name: file_fingerprint(folder / "tokenizer.model") for folder in models},
         "seed": seed,
     }
-    stage = Stage(data_dir / ".made.json", inputs)
-    if stage.is_done() and (data_dir / "cuts_train.jsonl.gz").is_file():
+    stage = Stage(data_dir / ".made.json", inputs, [data_dir / "cuts_train.jsonl.gz"])
+    if stage.is_done():
         print(f"Data: {data_dir} is complete")
         return
     from transducer_gn.data.prepared import PreparedData

@@ -39,7 +39,9 @@ def main(
         "skip_bad": skip_bad,
         "files": {part: listing_fingerprint(corpus_dir, part_files(corpus_dir, part)) for part in used},
     }
-    stage = Stage(data_dir / "manifests" / ".made.json", inputs)
+    kinds = ("recordings", "supervisions")
+    outputs = [data_dir / "manifests" / f"{kind}_{part}.jsonl.gz" for kind in kinds for part in used]
+    stage = Stage(data_dir / "manifests" / ".made.json", inputs, [*outputs, data_dir / "parts.json"])
     if stage.is_done():
         print(f"Manifests: {data_dir / 'manifests'} is complete")
         return

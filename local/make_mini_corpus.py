@@ -45,7 +45,7 @@ def main(
         speakers_per_voice=speakers_per_voice,
         seed=seed,
     )
-    stage = Stage(corpus_dir / ".made.json", settings)
+    stage = Stage(corpus_dir / ".made.json", settings, [corpus_dir / "SPEAKERS.TXT"])
     if stage.is_done():
         print(f"Mini corpus: {corpus_dir} is complete")
         return

@@ -22,7 +22,8 @@ def main(noise_dir: Path, data_dir: Path, nj: int = default_jobs(), skip_bad: bo
     if not files:
         raise UserError(f"there is no WAV file below {noise_dir}; put MUSAN there, or leave --musan out")
     inputs = {"noise": str(noise_dir.resolve()), "files": listing_fingerprint(noise_dir, files), "skip_bad": skip_bad}
-    stage = Stage(data_dir / "manifests" / ".made_musan.json", inputs)
+    outputs = [data_dir / "manifests" / "recordings_musan.jsonl.gz"]
+    stage = Stage(data_dir / "manifests" / ".made_musan.json", inputs, outputs)
     if stage.is_done():
         print("Noise manifest: complete")
         return

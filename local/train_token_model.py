@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Stage 4: train sentence piece models on the transcripts of the training parts."""
 
-import json
 from pathlib import Path
 
+from transducer_gn.data.layout import read_roles
 from transducer_gn.data.manifest_files import read_json_lines
 from transducer_gn.data.program import run_program
 from transducer_gn.data.stage import Stage, file_fingerprint
@@ -17,12 +17,13 @@ def main(data_dir: Path, vocab_sizes: list[int], token_model: str = "unigram") -
         vocab_sizes: Numbers of pieces, the three special ones included; one model for each.
         token_model: unigram (as icefall does, whatever it calls it) or bpe.
     """
-    parts = json.loads((data_dir / "parts.json").read_text())["train"]
+    parts = read_roles(data_dir)["train"]
     manifests = [data_dir / "manifests" / f"supervisions_{part}.jsonl.gz" for part in parts]
     fingerprints = [file_fingerprint(manifest) for manifest in manifests]
     for vocab_size in vocab_sizes:
         folder = data_dir / f"lang_{token_model}_{vocab_size}"
-        stage = Stage(folder / ".made.json", {"manifests": fingerprints, "vocab_size": vocab_size, "type": token_model})
+        inputs = {"manifests": fingerprints, "vocab_size": vocab_size, "type": token_model}
+        stage = Stage(folder / ".made.json", inputs, [folder / "tokenizer.model", folder / "tokens.txt"])
         if stage.is_done():
             print(f"Token model: {folder} is complete")
             continue
@@ -33,7 +34,8 @@ def main(data_dir: Path, vocab_sizes: list[int], token_model: str = "unigram") -
         stage.begin()
         save_tokenizer(tokenizer, folder)
         stage.finish()
-        print(f"Token model: {folder}, {sum(map(len, map(tokenizer.encode, texts))) / len(texts):.1f} tokens per utterance")
+        tokens = sum(len(tokenizer.encode(text)) for text in texts)
+        print(f"Token model: {folder}, {tokens / len(texts):.1f} tokens per utterance")
 
 
 if __name__ == "__main__":

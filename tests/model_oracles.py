@@ -112,3 +112,15 @@ def subsampling(
             y[channel, row, column] = (window * weight[channel]).sum() + bias[channel]
         x = y * sigmoid(y - 1)
     return x.transpose(1, 2, 0).reshape(x.shape[1], -1)
+
+
+def depthwise_convolution(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, future: int) -> np.ndarray:
+    """Each channel of `x` [T, D] with its own `weight` [D, K], zeros outside, the last `future` taps in the future."""
+    y = np.tile(bias, (len(x), 1))
+    kernel = weight.shape[1]
+    for t in range(len(x)):
+        for tap in range(kernel):
+            source = t + tap - (kernel - 1 - future)
+            if 0 <= source < len(x):
+                y[t] += weight[:, tap] * x[source]
+    return y

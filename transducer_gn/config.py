@@ -164,7 +164,7 @@ class ModelConfig:
     joiner: JoinerConfig = field(default_factory=JoinerConfig)
 
     def __post_init__(self) -> None:
-        require(self.vocab_size >= 2, "model.vocab_size", f"must be at least 2, blank and a token, not {self.vocab_size}")
+        require(self.vocab_size >= 2, "model.vocab_size", f"must be at least 2, not {self.vocab_size}")
         for name, uses_chunks in (
             ("dynamic_chunks", self.streaming.dynamic_chunks),
             ("chunk", self.streaming.chunk is not None),

@@ -8,9 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from data_tests.small_corpora import REPOSITORY, write_chapter
-
-TINY = ["--train", "60", "--dev", "16", "--test", "16", "--speakers-per-voice", "1", "--control", "0.25"]
+from data_tests.small_corpora import REPOSITORY, TINY, write_chapter
 
 
 @pytest.fixture(scope="session")
@@ -32,8 +30,8 @@ def program(environment) -> Callable[..., subprocess.CompletedProcess]:
     """Run one of the programs in local/, or prepare.sh, as a user would."""
 
     def run(name: str, *arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess:
-        script = [REPOSITORY / "prepare.sh"] if name == "prepare" else [sys.executable, REPOSITORY / "local" / f"{name}.py"]
-        command = [str(part) for part in (*script, *arguments)]
+        script = REPOSITORY / ("prepare.sh" if name == "prepare" else f"local/{name}.py")
+        command = [str(part) for part in (*([] if name == "prepare" else [sys.executable]), script, *arguments)]
         result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
         assert not check or result.returncode == 0, result.stdout + result.stderr
         return result

@@ -6,6 +6,8 @@ import numpy as np
 import soundfile
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+# Flags of local/make_mini_corpus.py for a corpus of a few minutes.
+TINY = ["--train", "60", "--dev", "16", "--test", "16", "--speakers-per-voice", "1", "--control", "0.25"]
 
 
 def write_chapter(folder: Path, names: list[str], seconds: float = 1.0) -> None:
@@ -23,4 +25,5 @@ def write_chapter(folder: Path, names: list[str], seconds: float = 1.0) -> None:
 
 def tree_bytes(folder: Path, pattern: str = "*") -> dict[str, bytes]:
     """Return the content of all files below a folder that match."""
-    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob(pattern)) if file.is_file()}
+    files = (file for file in sorted(folder.rglob(pattern)) if file.is_file())
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}

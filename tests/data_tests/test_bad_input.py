@@ -1,4 +1,4 @@
-"""Invariant: bad input is named, with file and reason; by default nothing is made of it, with --skip-bad all the rest is."""
+"""Invariant: bad input is named, with file and reason; by default nothing is made of it, with --skip-bad all but it."""
 
 import json
 import os

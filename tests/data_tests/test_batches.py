@@ -101,8 +101,16 @@ def test_resuming_after_any_number_of_batches_gives_exactly_the_rest(make, worke
         assert_same(list(resumed), whole[stop:])
 
 
-def test_the_number_of_workers_changes_nothing(make):
-    alone, helped = (list(make(replace(SETTINGS, num_workers=workers))) for workers in (0, 3))
+@pytest.mark.parametrize("on_the_fly", [False, True])
+def test_the_numbers_of_workers_and_threads_change_nothing(make, on_the_fly):
+    settings = replace(SETTINGS, on_the_fly=on_the_fly)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        alone, helped = (list(make(replace(settings, num_workers=workers))) for workers in (0, 3))
+        assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(threads)
     assert_same(alone, helped)
 
 
@@ -235,7 +243,7 @@ def test_nothing_left_is_an_error(make):
         make(replace(PLAIN, min_duration=1000))
 
 
-@pytest.mark.parametrize("change, named", [({"seed": 5}, "seed was 0 and is now 5"), ({"max_duration": 20}, "max_duration")])
+@pytest.mark.parametrize("change, named", [({"seed": 5}, "seed was 0 and is now 5"), ({"max_duration": 9}, "max_dur")])
 def test_a_state_of_other_settings_is_refused(make, change, named):
     state = make(SETTINGS).state_dict()
     with pytest.raises(UserError, match=f"cannot resume: {named}"):
@@ -246,6 +254,17 @@ def test_a_state_of_other_data_is_refused(make, data):
     state = make(SETTINGS).state_dict()
     with pytest.raises(UserError, match="cannot resume: utterances was"):
         make(SETTINGS, cuts=data.cuts("test-mini")).load_state_dict(state)
+
+
+def test_a_state_of_another_token_model_is_refused(data):
+    state = Batches(data.train_cuts(), data.tokenizer(60), PLAIN, training=True).state_dict()
+    with pytest.raises(UserError, match="cannot resume: token model was"):
+        Batches(data.train_cuts(), data.tokenizer(32), PLAIN, training=True).load_state_dict(state)
+
+
+def test_a_state_survives_a_checkpoint(make, tmp_path):
+    torch.save(make(PLAIN).state_dict(), tmp_path / "checkpoint.pt")
+    make(PLAIN).load_state_dict(torch.load(tmp_path / "checkpoint.pt", weights_only=True))
 
 
 def test_noise_without_noise_is_named(data):

@@ -1,5 +1,5 @@
-"""Invariant: stored and fresh features are kaldi-native-fbank's to 1e-3, whatever the number of jobs, and their cuts say
-truly what they are features of."""
+"""Invariant: stored and fresh features are kaldi-native-fbank's to 1e-3, whatever the number of jobs, and their cuts
+say truly what they are features of."""
 
 import kaldi_native_fbank
 import numpy as np
@@ -7,7 +7,14 @@ import pytest
 import soundfile
 from lhotse import MonoCut, Recording, SupervisionSegment
 
-from transducer_gn.data.features import StorageSettings, change_speed, cuts_of_part, fbank, noise_windows, store_features
+from transducer_gn.data.features import (
+    StorageSettings,
+    change_speed,
+    cuts_of_part,
+    fbank,
+    noise_windows,
+    store_features,
+)
 from transducer_gn.data.manifest_files import read_json_lines
 from transducer_gn.data.prepared import PreparedData
 

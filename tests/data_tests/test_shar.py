@@ -1,4 +1,4 @@
-"""Invariant: a Shar export holds the same features; each worker of each rank reads shards of its own; resuming is exact."""
+"""Invariant: a Shar export holds the same features; each worker of each rank has its own shards; resuming is exact."""
 
 from dataclasses import replace
 

@@ -200,9 +200,7 @@ def test_kinds_say_where_blend_and_settling_word_lie(tmp_path):
         assert line["blend"][1] < line["settling"][0]
 
 
-@pytest.mark.parametrize(
-    "wrong, named", [({"train": 0}, "--train"), ({"speakers_per_voice": 0}, "--speakers-per-voice"), ({"control": 0.7}, "--control")]
-)
-def test_settings_that_make_no_sense_are_named(wrong, named):
-    with pytest.raises(UserError, match=named):
-        MiniCorpusSettings(**wrong)
+@pytest.mark.parametrize("name, value", [("train", 0), ("speakers_per_voice", 0), ("control", 0.7)])
+def test_settings_that_make_no_sense_are_named(name, value):
+    with pytest.raises(UserError, match=f"--{name.replace('_', '-')} "):
+        MiniCorpusSettings(**{name: value})

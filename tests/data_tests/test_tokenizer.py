@@ -1,4 +1,4 @@
-"""Invariant: ids are sentencepiece's own with blank at 0; text comes back from its ids; the same text trains the same model."""
+"""Invariant: ids are sentencepiece's own with blank at 0; text comes back from its ids; training is repeatable."""
 
 import pickle
 
@@ -73,8 +73,8 @@ def test_another_type_is_refused():
 
 def test_saved_loaded_and_pickled_models_are_the_same(tokenizer, tmp_path):
     save_tokenizer(tokenizer, tmp_path)
-    copies = [Tokenizer.load(tmp_path), Tokenizer.load(tmp_path / "tokenizer.model"), pickle.loads(pickle.dumps(tokenizer))]
-    for copy in copies:
+    loaded = [Tokenizer.load(tmp_path), Tokenizer.load(tmp_path / "tokenizer.model")]
+    for copy in (*loaded, pickle.loads(pickle.dumps(tokenizer))):
         assert copy.model == tokenizer.model and copy.encode("THE TABLE") == tokenizer.encode("THE TABLE")
     assert (tmp_path / "tokens.txt").read_text().splitlines()[0] == "<blk> 0"
 

@@ -70,7 +70,8 @@ def by_steps(predictor: Predictor, prefix: tuple[int, ...], batch: int = 1) -> T
 def test_step_follows_the_definition(predictor: Predictor) -> None:
     for prefix in [(), (4,), (1, 6, 2, 2, 5)]:
         for batch in (1, 3):
-            np.testing.assert_allclose(array(by_steps(predictor, prefix, batch)), expected(predictor, prefix), atol=1e-12)
+            output = array(by_steps(predictor, prefix, batch))
+            np.testing.assert_allclose(output, expected(predictor, prefix), atol=1e-12)
 
 
 def test_rows_of_a_state_can_be_picked(predictor: Predictor) -> None:
@@ -125,7 +126,8 @@ def test_gradients_agree_and_reach_every_parameter(predictor: Predictor) -> None
         return (predictor.unroll_tree(*map(torch.tensor, (parents, tokens, depths))) * weights).sum()
 
     def steps() -> Tensor:
-        return sum((by_steps(predictor, prefix) * weight).sum() for prefix, weight in zip(prefixes, weights, strict=True))
+        pairs = zip(prefixes, weights, strict=True)
+        return sum((by_steps(predictor, prefix) * weight).sum() for prefix, weight in pairs)
 
     def unroll() -> Tensor:
         total = torch.zeros(())

@@ -13,12 +13,13 @@ from lhotse.features import FeatureExtractor
 from lhotse.utils import LOG_EPSILON
 from torch.utils.data import DataLoader, Dataset
 
-from transducer_gn.data.augmentation import change_volume, mix_noise, seeded_generators, spec_augment
+from transducer_gn.data.augmentation import change_volume, mix_noise, one_thread
 from transducer_gn.data.features import fbank
 from transducer_gn.data.filtering import encoder_frames_of_default_subsampling, usable_cuts
 from transducer_gn.data.sampling import EpochSampler, NumberedCuts
 from transducer_gn.data.seeds import stable_seed
 from transducer_gn.data.settings import BatchSettings
+from transducer_gn.data.spec_augment import spec_augment
 from transducer_gn.data.tokenizer import BLANK, Tokenizer
 from transducer_gn.errors import UserError
 
@@ -78,21 +79,22 @@ class BatchDataset(Dataset):
             raise UserError("noise.enabled needs noise; run prepare.sh with --musan, or switch it off")
         self._noise = list(noise) if augment and settings.noise.enabled else []
         self._volume = settings.volume if augment and settings.volume.enabled else None
-        masks = augment and settings.spec_augment.enabled
-        self._spec_augment = spec_augment(settings.spec_augment) if masks else None
+        self._masks = settings.spec_augment if augment and settings.spec_augment.enabled else None
 
     def __getitem__(self, numbered: NumberedCuts) -> Batch:
+        with one_thread():
+            return self._make(numbered)
+
+    def _make(self, numbered: NumberedCuts) -> Batch:
         cuts = CutSet.from_cuts(sorted(numbered.cuts, key=lambda cut: (-cut.duration, cut.id)))
-        seed = stable_seed("batch", self._settings.seed, numbered.epoch, numbered.number)
-        draw = random.Random(seed)
+        draw = random.Random(stable_seed("batch", self._settings.seed, numbered.epoch, numbered.number))
         supervisions = [cut.supervisions[0] for cut in cuts]
         mixed = mix_noise(cuts, self._noise, self._settings.noise, draw) if self._noise else cuts
         features, lengths = collate_features(mixed, self._extractor)
         if self._volume is not None:
             features = change_volume(features, self._volume, draw)
-        if self._spec_augment is not None:
-            with seeded_generators(seed):
-                features = self._spec_augment(features, segments(lengths))
+        if self._masks is not None:
+            features = spec_augment(features, lengths, self._masks, draw)
         tokens = [torch.tensor(self._tokenizer.encode(supervision.text)) for supervision in supervisions]
         return Batch(
             features=features,
@@ -115,11 +117,6 @@ def collate_features(cuts: Iterable[Cut], extractor: FeatureExtractor | None) ->
     matrices = [torch.from_numpy(cut.compute_features(extractor) if extractor else cut.load_features()) for cut in cuts]
     padded = torch.nn.utils.rnn.pad_sequence(matrices, batch_first=True, padding_value=LOG_EPSILON)
     return padded, torch.tensor([len(matrix) for matrix in matrices])
-
-
-def segments(lengths: torch.Tensor) -> torch.Tensor:
-    """Return (sequence, first frame, number of frames) of each utterance [B, 3], as lhotse's SpecAugment wants them."""
-    return torch.stack([torch.arange(len(lengths)), torch.zeros_like(lengths), lengths], dim=1)
 
 
 class ResumableBatches(ABC):
@@ -210,6 +207,7 @@ class Batches(ResumableBatches):
     ) -> None:
         super().__init__()
         self._settings = settings
+        self._token_model = tokenizer.fingerprint
         self._dataset = BatchDataset(tokenizer, settings, training, noise)
         usable, self.report = usable_cuts(cuts, tokenizer, settings, encoder_frames, training)
         self._sampler = EpochSampler(usable, self.report, settings, training, rank, world_size)
@@ -240,4 +238,4 @@ class Batches(ResumableBatches):
     def _identity(self) -> dict[str, Any]:
         """Batches do not depend on the number of workers."""
         settings = {name: value for name, value in asdict(self._settings).items() if name != "num_workers"}
-        return settings | self._sampler.identity()
+        return settings | self._sampler.identity() | {"token model": self._token_model}

@@ -1,5 +1,6 @@
 """What is in a prepared folder: a table of its parts, and a figure of a few utterances."""
 
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +40,9 @@ class PartDescription:
     kinds: dict[str, int]
 
 
-def describe_part(data: PreparedData, part: str, role: str, tokenizer: Tokenizer, vocabulary: set[str]) -> PartDescription:
+def describe_part(
+    data: PreparedData, part: str, role: str, tokenizer: Tokenizer, vocabulary: set[str]
+) -> PartDescription:
     """Measure one part; the words of a training part are added to `vocabulary`, others' are looked up in it."""
     durations, tokens, kinds, speakers = [], [], Counter(), set()
     words = unseen = unknown = 0
@@ -102,7 +105,7 @@ def table(parts: Sequence[PartDescription]) -> str:
 
 
 def choose_examples(data: PreparedData, count: int) -> list[Cut]:
-    """Return a few utterances of the first test part (else dev, else training): twins side by side, then other kinds."""
+    """Return a few utterances of the first test part (else dev, else training): twins first, then other kinds."""
     part = next(data.parts(role)[0] for role in ("test", "dev", "train") if data.parts(role))
     cuts = list(data.cuts(part))
     by_id = {cut.id: cut for cut in cuts}
@@ -142,7 +145,8 @@ def draw_cut(axis: "pyplot.Axes", cut: Cut) -> None:
     title = f"{cut.id}, {custom.get('kind', 'ordinary')}"
     if "pair" in custom:
         title += f": blend of {' and '.join(custom['pair'])}"
-    axis.set_title(title if words else f"{title}: {supervision.text[:100]}", loc="left", fontsize=10)
+    text = textwrap.fill(supervision.text, 130, max_lines=2, placeholder=" ...")
+    axis.set_title(title if words else f"{title}\n{text}", loc="left", fontsize=9)
     for word in words:
         axis.text((word.start + word.end) / 2, 82, word.symbol, ha="center", va="bottom", fontsize=7, clip_on=True)
     if words:

@@ -1,4 +1,4 @@
-"""80-dimensional log mel filter banks (Kaldi's, no dither, 25 ms windows every 10 ms), computed and stored in shards."""
+"""80-dimensional log mel filter banks (Kaldi's, no dither, 25 ms windows every 10 ms), computed and stored."""
 
 import json
 import shutil
@@ -128,6 +128,5 @@ def store_features(
     missing = [number for number, manifest in enumerate(manifests) if not manifest.is_file()]
     tasks = [(shards[number], folder, number, data_dir, settings) for number in missing]
     run_each(write_shard, tasks, jobs, f"Features of {name} (shards)")
-    write_json_lines(
-        data_dir / "fbank" / f"cuts_{name}.jsonl.gz", (cut for manifest in manifests for cut in read_json_lines(manifest))
-    )
+    everything = (cut for manifest in manifests for cut in read_json_lines(manifest))
+    write_json_lines(data_dir / "fbank" / f"cuts_{name}.jsonl.gz", everything)

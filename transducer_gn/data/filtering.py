@@ -15,6 +15,8 @@ from transducer_gn.errors import UserError
 
 FRAME_SHIFT = 0.01
 SAMPLING_RATE = 16000
+# Cuts of a small corpus stay in memory (a few kB each); larger manifests are read anew in every epoch.
+MOST_IN_MEMORY = 20000
 
 
 def encoder_frames_of_default_subsampling(feature_frames: int) -> int:
@@ -74,19 +76,24 @@ def usable_cuts(
 ) -> tuple[CutSet, FilterReport]:
     """Return the cuts to use (all of them unless `training`), and log what was left out.
 
-    Reads the manifest once: about a minute for all of LibriSpeech at three speeds, seconds for anything small.
+    Cuts come back in memory if they are few. Reads the manifest once: about a minute for all of LibriSpeech at three speeds, seconds for anything small.
     """
     usable = Usable(tokenizer, settings, encoder_frames)
     counts = {"too_short": 0, "too_long": 0, "too_many_tokens": 0}
     durations, digest = [], hashlib.sha256()
+    kept: list[Cut] = []
     for cut in cuts:
         if training and (fault := usable.fault(cut)) is not None:
             counts[fault] += 1
             continue
         durations.append(cut.duration)
+        if len(kept) <= MOST_IN_MEMORY:
+            kept.append(cut)
         digest.update(f"{cut.id} {cut.duration}\n".encode())
     report = FilterReport(len(durations), durations=durations, fingerprint=digest.hexdigest()[:16], **counts)
     logging.info("%s batches: %s", "Training" if training else "Evaluation", report)
     if not durations:
         raise UserError(f"there is nothing to make batches of: {report}")
+    if len(kept) <= MOST_IN_MEMORY:
+        return CutSet.from_cuts(kept), report
     return cuts.filter(usable) if training else cuts, report

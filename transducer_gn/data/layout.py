@@ -62,8 +62,16 @@ def assign_roles(parts: Sequence[str], chosen: dict[str, Sequence[str]]) -> dict
         for role in ROLES
     }
     if not roles["train"]:
-        raise UserError(f"none of the parts {', '.join(parts)} starts with 'train'; name the training parts with --train")
+        raise UserError(f"none of the parts {', '.join(parts)} starts with train; name the training parts with --train")
     return roles
+
+
+def read_roles(data_dir: Path) -> dict[str, list[str]]:
+    """Return which parts of a prepared folder are for training, dev and test."""
+    path = data_dir / "parts.json"
+    if not path.is_file():
+        raise UserError(f"{data_dir} holds no prepared data (no parts.json); run ./prepare.sh from stage 1")
+    return json.loads(path.read_text())
 
 
 def part_files(root: Path, part: str) -> list[Path]:
@@ -82,7 +90,8 @@ def read_part(root: Path, part: str) -> tuple[list[Utterance], list[Problem]]:
     utterances: dict[str, Utterance] = {}
     problems, named = [], set()
     for transcript in (file for file in files if file.name.endswith(".trans.txt")):
-        words, custom = read_alignments(sibling(transcript, "alignment.txt")), read_kinds(sibling(transcript, "kinds.jsonl"))
+        words = read_alignments(sibling(transcript, "alignment.txt"))
+        custom = read_kinds(sibling(transcript, "kinds.jsonl"))
         for number, line in enumerate(read_text_lines(transcript), start=1):
             name, _, text = line.strip().partition(" ")
             if not name:
@@ -96,9 +105,9 @@ def read_part(root: Path, part: str) -> tuple[list[Utterance], list[Problem]]:
             elif name not in audio:
                 problems.append(Problem(place, f"there is no {name}.flac in this part"))
             else:
-                text = " ".join(text.split())
-                speaker = name.split("-")[0]
-                utterances[name] = Utterance(name, speaker, audio[name], text, words.get(name, ()), custom.get(name, {}))
+                speaker, text = name.split("-")[0], " ".join(text.split())
+                extras = words.get(name, ()), custom.get(name, {})
+                utterances[name] = Utterance(name, speaker, audio[name], text, *extras)
     problems += [Problem(str(audio[name]), "missing transcript") for name in sorted(set(audio) - named)]
     return sorted(utterances.values(), key=lambda utterance: utterance.id), problems
 
@@ -147,5 +156,5 @@ def read_kinds(path: Path) -> dict[str, dict[str, Any]]:
             entry = json.loads(line)
             kinds[entry.pop("id")] = entry
         except (ValueError, KeyError, AttributeError):
-            raise UserError(f"{path}, line {number} is not a JSON object with an id; repair or delete the file") from None
+            raise UserError(f"{path}, line {number} is not a JSON object with an id; repair or delete it") from None
     return kinds

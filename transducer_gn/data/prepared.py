@@ -1,6 +1,5 @@
 """A folder that prepare.sh made: which parts it has, their cuts, and its token models."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from lhotse import CutSet
 from lhotse.cut import Cut
 from lhotse.lazy import LazyManifestIterator, LazyMapper
 
+from transducer_gn.data.layout import read_roles
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.errors import UserError
 
@@ -23,10 +23,7 @@ class PreparedData:
 
     def parts(self, role: str) -> list[str]:
         """Return the parts for "train", "dev" or "test"."""
-        path = self.folder / "parts.json"
-        if not path.is_file():
-            raise UserError(f"{self.folder} holds no prepared data (no parts.json); run ./prepare.sh first")
-        return json.loads(path.read_text())[role]
+        return read_roles(self.folder)[role]
 
     def train_cuts(self) -> CutSet:
         """Return all training cuts, speed-perturbed copies included, in shuffled order; read as they are used."""

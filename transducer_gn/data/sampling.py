@@ -71,7 +71,9 @@ class EpochSampler:
                 yield NumberedCuts(epoch, number, cuts)
 
 
-def bucketing_sampler(cuts: Iterable[Cut], bins: list[float], buffer_size: int, seed: int, **arguments: Any) -> CutSampler:
+def bucketing_sampler(
+    cuts: Iterable[Cut], bins: list[float], buffer_size: int, seed: int, **arguments: Any
+) -> CutSampler:
     """Return lhotse's sampler for shuffled training batches of utterances of similar length."""
     with warnings.catch_warnings():
         # About eager cut sets and small buffers: small corpora are fine.

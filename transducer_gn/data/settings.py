@@ -100,8 +100,8 @@ class BatchSettings:
     volume: VolumeSettings = field(default_factory=VolumeSettings)
 
     def __post_init__(self) -> None:
-        positive = "max_duration num_buckets buffer_size shar_buffer_size max_duration_of_utterance max_tokens_per_frame"
-        for name in positive.split():
+        lengths = ("max_duration", "max_duration_of_utterance", "max_tokens_per_frame")
+        for name in (*lengths, "num_buckets", "buffer_size", "shar_buffer_size"):
             if not getattr(self, name) > 0:
                 raise UserError(f"{name} must be more than 0, not {getattr(self, name)}")
         if self.num_workers < 0 or self.min_duration < 0:

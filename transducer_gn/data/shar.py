@@ -62,7 +62,8 @@ def write_shard(lines: Sequence[bytes], data_dir: Path, folder: Path, number: in
     resolve = WithFolder(data_dir)
     cuts = []
     with replace_when_done(folder / f"features.{number:06d}.tar") as sibling:
-        with ArrayTarWriter(str(sibling), shard_size=None, compression="lilcom", lilcom_tick_power=tick_power) as writer:
+        compression = dict(compression="lilcom", lilcom_tick_power=tick_power)
+        with ArrayTarWriter(str(sibling), shard_size=None, **compression) as writer:
             for line in lines:
                 cut = resolve(MonoCut.from_dict(json.loads(line)))
                 features = to_shar_placeholder(cut.features, cut)
@@ -142,7 +143,7 @@ class LaneDataset(IterableDataset):
                     found = True
                     yield cuts
             if not found:
-                raise UserError(f"{self.folder}: all utterances in one worker's shards are too short, too long or too dense")
+                raise UserError(f"{self.folder}: one worker's utterances are all too short, too long or too dense")
 
 
 class ShardedBatches(ResumableBatches):
@@ -186,6 +187,7 @@ class ShardedBatches(ResumableBatches):
             )
         self._arguments = dict(folder=folder, settings=settings, rank=rank, world_size=world_size)
         self._dataset = BatchDataset(tokenizer, settings, True, noise)
+        self._token_model = tokenizer.fingerprint
         self._usable = Usable(tokenizer, settings, encoder_frames)
         seconds = sum(duration for _, duration in shards)
         self.batches_per_epoch = ceil(seconds / (settings.max_duration * world_size))
@@ -212,4 +214,5 @@ class ShardedBatches(ResumableBatches):
         return asdict(self._arguments["settings"]) | {
             "shards": read_index(self._arguments["folder"])["shards"],
             "world size": self._arguments["world_size"],
+            "token model": self._token_model,
         }

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,19 @@ from transducer_gn.files import write_text
 class Stage:
     """A stage whose results are complete once its record is written, and valid as long as its inputs stay the same.
 
-    `inputs` must hold everything that the results depend on: settings, and fingerprints of the files read.
+    `inputs` must hold everything that the results depend on: settings, and fingerprints of the files read. `outputs`
+    are the main results; a stage whose results were deleted is to be done again.
     """
 
-    def __init__(self, record: Path, inputs: dict[str, Any]) -> None:
+    def __init__(self, record: Path, inputs: dict[str, Any], outputs: Sequence[Path] = ()) -> None:
         self.record = record
+        self.outputs = outputs
         self._wanted = json.dumps(inputs, indent=2, sort_keys=True) + "\n"
 
     def is_done(self) -> bool:
         """Say whether the results are there and were made from the same inputs."""
-        return self.record.is_file() and self.record.read_text() == self._wanted
+        made = self.record.is_file() and self.record.read_text() == self._wanted
+        return made and all(output.is_file() for output in self.outputs)
 
     def begin(self) -> None:
         """Make the results' folder; results of other inputs stop counting as complete."""

@@ -1,5 +1,6 @@
 """Sentence pieces: text to token ids and back. Id 0 is blank; all ids are as sentencepiece gives them."""
 
+import hashlib
 import io
 import re
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ from transducer_gn.files import replace_when_done, write_text
 
 BLANK = 0
 BLANK_PIECE = "<blk>"
+START_END = 1
 START_END_PIECE = "<sos/eos>"
 UNKNOWN = 2
 MODEL_NAME = "tokenizer.model"
@@ -25,7 +27,7 @@ class Tokenizer:
         self._processor = sentencepiece.SentencePieceProcessor()
         self._processor.LoadFromSerializedProto(model)
         if self._processor.id_to_piece(BLANK) != BLANK_PIECE:
-            raise UserError(f"this token model has no {BLANK_PIECE} at id {BLANK}; train one with local/train_token_model.py")
+            raise UserError(f"this token model has no {BLANK_PIECE} at id {BLANK}; train one with prepare.sh")
 
     @classmethod
     def load(cls, path: Path | str) -> "Tokenizer":
@@ -51,6 +53,11 @@ class Tokenizer:
         return self._model
 
     @property
+    def fingerprint(self) -> str:
+        """A checksum by which to tell models apart."""
+        return hashlib.sha256(self._model).hexdigest()[:16]
+
+    @property
     def vocab_size(self) -> int:
         """Number of ids, blank and the other special pieces included."""
         return self._processor.get_piece_size()
@@ -66,10 +73,7 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of `ids`. Blank and the start symbol stand for no text and are left out."""
-        return self._processor.decode([int(index) for index in ids if index > START_END_ID])
-
-
-START_END_ID = 1
+        return self._processor.decode([int(index) for index in ids if index > START_END])
 
 
 def train_tokenizer(lines: Iterable[str], vocab_size: int, model_type: str = "unigram") -> Tokenizer:
@@ -103,7 +107,8 @@ def train_tokenizer(lines: Iterable[str], vocab_size: int, model_type: str = "un
 def vocabulary_advice(vocab_size: int, message: str) -> str:
     """Turn sentencepiece's complaint into what to do."""
     if found := re.search(r"value <= (\d+)", message):
-        return f"--vocab-sizes: the text supports at most {found[1]} pieces, not {vocab_size}; choose {found[1]} or fewer"
+        most = found[1]
+        return f"--vocab-sizes: the text supports at most {most} pieces, not {vocab_size}; choose {most} or fewer"
     if found := re.search(r"required_chars.*?(\d+) vs (\d+)", message, re.DOTALL):
         return f"--vocab-sizes: {vocab_size} pieces cannot hold all characters of the text; choose {found[2]} or more"
     return f"--vocab-sizes: sentencepiece could not train {vocab_size} pieces: {message.strip().splitlines()[-1]}"

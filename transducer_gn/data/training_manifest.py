@@ -56,7 +56,8 @@ def validate_part(data: PreparedData, part: str, tokenizers: list[Tokenizer]) ->
         if fault is None and index % decode_every == 0:
             fault = features_fault(cut)
         if fault is not None:
-            raise UserError(f"{manifest}, cut {cut.id}: {fault}; delete {manifest.parent / part} and run prepare.sh again")
+            advice = f"delete {manifest.parent} and run prepare.sh again"
+            raise UserError(f"{manifest}, cut {cut.id}: {fault}; {advice}")
         ids.add(cut.id)
         speakers.add(cut.supervisions[0].speaker)
     return speakers

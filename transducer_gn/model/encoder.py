@@ -36,6 +36,7 @@ class Encoder(nn.Module):
         From `features` [B, T', F] of `lengths` [B] feature frames to frames [B, T, D], zero at padding, and their
         numbers [B]. In training, `warmup` is the share of warm-up that is done.
         """
+        lengths = lengths.to(features.device)
         frame_lengths = subsampled_lengths(lengths)
         x = self.subsampling(features, lengths)
         frames = x.shape[1]

@@ -30,7 +30,6 @@ class OnlineFbank:
         self._samples = torch.zeros(0)
         self._started = False
         self._received = 0
-        self._frames = 0
 
     def accept(self, samples: Tensor) -> Tensor:
         """Features [n, 80] of windows that are now complete, after more `samples` [m] between -1 and 1."""
@@ -44,9 +43,9 @@ class OnlineFbank:
         return self._complete_windows()
 
     def finish(self) -> Tensor:
-        """The remaining features [n, 80]. A stream shorter than one window has none."""
-        if self._received < self._window:
-            return self._nothing()
+        """The remaining features [n, 80]. A stream shorter than half a window has none."""
+        if self._received < self._window // 2:
+            return self._nothing()  # too short to be mirrored
         wanted = (self._received + self._shift // 2) // self._shift
         end = (wanted - 1) * self._shift + self._window - self._lead
         mirrored = self._samples[len(self._samples) - (end - self._received) :].flip(0)
@@ -62,7 +61,6 @@ class OnlineFbank:
         features = self._extractor.extract(used[None], self.sampling_rate)
         # A copy, since a slice would keep alive all samples that it was cut from.
         self._samples = self._samples[count * self._shift :].clone()
-        self._frames += count
         return torch.as_tensor(features)
 
     @staticmethod

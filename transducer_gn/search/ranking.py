@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from transducer_gn.search.packing import may_look
+
 
 def order_keys(values: Tensor) -> Tensor:
     """Integers [..., N] in the order of `values` [..., N], all different: of equal values the first is the largest.
@@ -18,7 +20,13 @@ def order_keys(values: Tensor) -> Tensor:
 
 def best_indices(values: Tensor, count: int) -> Tensor:
     """Indices [..., min(count, N)] of the largest of `values` [..., N], largest first, ties in order of index."""
-    return order_keys(values).topk(min(count, values.shape[-1])).indices
+    size = values.shape[-1]
+    if may_look(values) and size > count:
+        # Ties are rare: it is quicker to see whether there are any than to make all values different.
+        best, indices = values.float().topk(count + 1)
+        if not ((best[..., 1:] == best[..., :-1]) & (best[..., 1:] > -torch.inf)).any():
+            return indices[..., :count]
+    return order_keys(values).topk(min(count, size)).indices
 
 
 def kth_best(values: Tensor, count: int) -> Tensor:

@@ -41,7 +41,7 @@ class Espeak:
         data = Path(espeakng_loader.get_data_path())
         # espeak-ng takes an unknown variant without a word and speaks with the plain voice.
         if not (data / "voices" / "!v" / voice).is_file():
-            raise UserError(f"espeak-ng has no voice variant {voice!r}; the known ones are the files in {data}/voices/!v")
+            raise UserError(f"espeak-ng has no voice variant {voice!r}; it has the files in {data}/voices/!v")
         self._library = ctypes.CDLL(espeakng_loader.get_library_path())
         self.sampling_rate = self._library.espeak_Initialize(OUTPUT_SYNCHRONOUS, 0, str(data).encode(), 0)
         if self.sampling_rate <= 0:

@@ -73,9 +73,11 @@ class Chapter:
 
     @property
     def name(self) -> str:
+        """The beginning of its files' names."""
         return f"{self.speaker.id}-{self.number}"
 
     def folder(self, root: Path) -> Path:
+        """Return where it lies in a corpus."""
         return root / part_name(self.part) / self.speaker.id / str(self.number)
 
 
@@ -217,7 +219,8 @@ def make_mini_corpus(root: Path, settings: MiniCorpusSettings, jobs: int) -> Non
     wanted = json.dumps(asdict(settings), indent=2) + "\n"
     if record.exists() and record.read_text() != wanted:
         raise UserError(
-            f"{root} holds a mini corpus made with other settings (see {record}); delete it or choose another --data-dir"
+            f"{root} holds a mini corpus made with other settings (see settings.json there); "
+            "delete it or choose another --data-dir"
         )
     write_text(record, wanted)
     chapters = plan_chapters(settings)

@@ -48,8 +48,9 @@ class Delivery:
 
 def draw_delivery(speaker: Speaker, words: int, draw: random.Random) -> Delivery:
     """Draw how `speaker` says a sentence of so many words; silences are in seconds, the first before all words."""
+    rate, pitch = speaker.rate + draw.randint(-12, 12), speaker.pitch + draw.randint(-6, 6)
     return Delivery(
-        prosody=Prosody(speaker.rate + draw.randint(-12, 12), speaker.pitch + draw.randint(-6, 6), draw.randint(35, 65)),
+        prosody=Prosody(rate, pitch, range=draw.randint(35, 65)),
         tilt=draw.uniform(-LARGEST_TILT, LARGEST_TILT),
         silences=(
             draw.uniform(0.05, 0.15),
@@ -57,7 +58,7 @@ def draw_delivery(speaker: Speaker, words: int, draw: random.Random) -> Delivery
             draw.uniform(0.1, 0.2),
         ),
         gain=10 ** (draw.uniform(-6, 0) / 20),
-        signal_to_noise=draw.uniform(15, 25),
+        signal_to_noise=draw.uniform(22, 35),
         noise_seed=draw.getrandbits(64),
     )
 

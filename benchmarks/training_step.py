@@ -1,0 +1,196 @@
+"""Whole training steps at the paper's size: encoder, search, objective, backward, optimiser; global over local.
+
+    python benchmarks/training_step.py --json training_step.json
+
+Variants, each in a process of its own, on the same batch of 10 s utterances and the same model:
+  local      ours at alpha 1: no search
+  global     ours at alpha 0.3 with N competitors from the same encoder pass
+  paper_way  alpha 0.3 as the paper does it: competitors from an encoder pass of their own, and N + 1 dense lattices
+             with all V weights at every point
+
+The paper reports 8.8 times the time of local training, with batches 4.5 times smaller. The model has its initial
+parameters, but for its output layer, which is made to behave as a trained one does, since the cost of search and lattices
+depends on it: its weights are scaled up until most points have one label that stands out, and the blank's bias is set
+such that hypotheses are as long as the references.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import torch
+from measure import in_own_process, median_seconds, peak_bytes, write_result
+
+from transducer_gn.config import config_parser, read_config
+from transducer_gn.data.batches import Batch
+from transducer_gn.model.chunk import Chunk
+from transducer_gn.model.transducer import build_model
+from transducer_gn.training.clock import Clock
+from transducer_gn.training.dense_objective import dense_objective
+from transducer_gn.training.optimiser import build_optimiser
+from transducer_gn.training.schedule import Weights
+from transducer_gn.training.training_pass import Plan, TrainingPass
+
+VARIANTS = ("local", "global", "paper_way")
+GLOBAL = Weights(alpha=0.3, regulariser=0.01)
+CHUNK = Chunk(16, 64)
+SECONDS, TOKENS = 10, 50
+# Factor on the initial output weights at which the mean entropy of a point is a few tenths of a nat.
+SHARPNESS = 10.0
+SWEEP = (2, 5, 10, 20, 50)
+DEFAULT_CONFIG = Path(__file__).parents[1] / "conf" / "librispeech.yaml"
+
+
+class Step:
+    """A model, an optimiser and a batch."""
+
+    def __init__(self, options: argparse.Namespace):
+        flags = [f"--config={options.config}", f"--competitors.count={options.competitors}"]
+        self.config, _ = read_config(config_parser("benchmark"), flags)
+        torch.manual_seed(options.seed)
+        self.model = build_model(self.config.model)
+        self.training_pass = TrainingPass(self.model, self.config).train()
+        self.optimiser = build_optimiser(self.config.optimiser, self.model.parameters())
+        self.batch = random_batch(options.utterances, self.config.model.vocab_size)
+        self.clock = Clock(torch.device("cpu"))
+        self._imitate_training()
+
+    @torch.no_grad()
+    def _imitate_training(self) -> None:
+        """Sharpen outputs, and move the blank's bias until hypotheses are about as long as references, by bisection."""
+        self.training_pass.eval()
+        encoder_out, frame_lengths = self.training_pass.encode(self.batch, CHUNK)
+        self.model.joiner.output.weight.value *= SHARPNESS
+        bias = self.model.joiner.output.bias
+        low, high = -40.0, 80.0
+        for _ in range(12):
+            middle = (low + high) / 2
+            bias.value[0] = middle / bias.scale()
+            found = self.training_pass.search(encoder_out[:1], frame_lengths[:1], first_of(self.batch), GLOBAL.alpha)
+            too_long = found.lengths.clamp(min=0).double().mean() > TOKENS
+            low, high = (middle, high) if too_long else (low, middle)
+        self.hypothesis_tokens = float(found.lengths.clamp(min=0).double().mean())
+        self.training_pass.train()
+
+    def run(self, variant: str) -> None:
+        """One whole step."""
+        self.optimiser.zero_grad(set_to_none=True)
+        loss = self._paper_way() if variant == "paper_way" else self._ours(Weights(1.0, 0.0) if variant == "local" else GLOBAL)
+        with self.clock.part("backward"):
+            loss.backward()
+        with self.clock.part("optimiser"):
+            self.optimiser.step()
+
+    def _ours(self, weights: Weights) -> torch.Tensor:
+        return self.training_pass(Plan(self.batch, CHUNK, None, seed=0), weights, 1.0, self.clock).loss
+
+    def _paper_way(self) -> torch.Tensor:
+        batch, joiner = self.batch, self.model.joiner
+        self.training_pass.eval()
+        with torch.no_grad(), self.clock.part("search"):
+            encoder_out, frame_lengths = self.training_pass.encode(batch, CHUNK)
+            competitors = self.training_pass.search(encoder_out, frame_lengths, batch, GLOBAL.alpha)
+        self.training_pass.train()
+        with self.clock.part("encoder"):
+            encoder_out, frame_lengths = self.training_pass.encode(batch, CHUNK)
+        with self.clock.part("objective"):
+            tokens, lengths = competitors.with_references(batch.tokens, batch.token_lengths)
+            outputs = self.model.predictor.unroll(tokens.flatten(0, 1)).unflatten(0, tokens.shape[:2])
+            return dense_objective(
+                joiner.project_encoder(encoder_out),
+                frame_lengths,
+                joiner.project_predictor(outputs),
+                tokens,
+                lengths,
+                joiner.output_weight,
+                joiner.output_bias,
+                alpha=GLOBAL.alpha,
+                regulariser_weight=GLOBAL.regulariser,
+            )
+
+
+def random_batch(utterances: int, vocabulary: int) -> Batch:
+    """Utterances of equal length with random features and tokens."""
+    generator = torch.Generator().manual_seed(0)
+    frames = SECONDS * 100
+    return Batch(
+        features=torch.randn(utterances, frames, 80, generator=generator),
+        feature_lengths=torch.full((utterances,), frames),
+        tokens=torch.randint(1, vocabulary, (utterances, TOKENS), generator=generator),
+        token_lengths=torch.full((utterances,), TOKENS),
+        texts=[""] * utterances,
+        ids=[str(n) for n in range(utterances)],
+        kinds=["ordinary"] * utterances,
+        durations=torch.full((utterances,), float(SECONDS)),
+        custom=[{}] * utterances,
+    )
+
+
+def first_of(batch: Batch) -> Batch:
+    return Batch(**{name: getattr(batch, name)[:1] for name in Batch.__dataclass_fields__})
+
+
+def measure_variant(options: argparse.Namespace) -> dict:
+    torch.set_num_threads(options.threads)
+    torch.set_flush_denormal(True)
+    step = Step(options)
+    step.clock.take()
+    memory = peak_bytes(lambda: step.run(options.variant))
+    step.clock.take()
+    seconds = median_seconds(lambda: step.run(options.variant), options.repeats, warm_up=0)
+    parts = {name: value / options.repeats for name, value in step.clock.take().items()}
+    return {"seconds": seconds, "peak_bytes": memory, "parts": parts, "hypothesis_tokens": step.hypothesis_tokens}
+
+
+def run_variant(variant: str, options: argparse.Namespace, competitors: int) -> dict:
+    arguments = ["--variant", variant, "--competitors", competitors]
+    for name in ("config", "threads", "repeats", "seed", "utterances"):
+        arguments += [f"--{name}", getattr(options, name)]
+    return in_own_process(__file__, [str(x) for x in arguments], options.threads)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", help="write the ratios and all measurements to this file")
+    parser.add_argument("--config", type=Path, default=DEFAULT_CONFIG, help="model to measure")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3, help="steps whose median is taken")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--utterances", type=int, default=2, help="of 10 s each in the batch")
+    parser.add_argument("--competitors", type=int, default=10)
+    parser.add_argument("--no-sweep", action="store_true", help="leave out how the cost grows with N")
+    parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.variant is not None:
+        print(json.dumps(measure_variant(options)))
+        return
+    measured = {}
+    for variant in VARIANTS:
+        measured[variant] = run_variant(variant, options, options.competitors)
+        total = sum(measured[variant]["parts"].values())
+        shares = ", ".join(f"{name} {value / total:.0%}" for name, value in measured[variant]["parts"].items())
+        print(f"{variant:10} measured; {shares}", flush=True)
+    local = measured["local"]
+    ratios = {
+        f"{variant}_over_local_{what}": measured[variant][key] / local[key]
+        for variant in ("global", "paper_way")
+        for what, key in (("time", "seconds"), ("memory", "peak_bytes"))
+    }
+    for name, value in ratios.items():
+        print(f"  {name:28} {value:6.2f}")
+    sweep = []
+    for competitors in () if options.no_sweep else SWEEP:
+        ours = run_variant("global", options, competitors)
+        sweep.append(
+            {
+                "competitors": competitors,
+                "global_over_local_time": ours["seconds"] / local["seconds"],
+                "global_over_local_memory": ours["peak_bytes"] / local["peak_bytes"],
+            }
+        )
+        print("  " + "  ".join(f"{name} {value:.2f}" for name, value in sweep[-1].items()), flush=True)
+    write_result(options.json, {"ratios": ratios, "measured": measured, "sweep": sweep})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Invariant: what training writes is complete, readable while it runs, and without repetition after a resume."""
+
+import json
+
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from transducer_gn.training.logbook import drop_later_metrics, duration, git_commit, installed_versions, start_log
+
+GLOBAL = {
+    "training.epochs": 2,
+    "normalisation.alpha": 0.5,
+    "normalisation.regulariser": 0.05,
+    "normalisation.alpha_delay": 0.0,
+    "normalisation.alpha_per_epoch": 1.0,
+}
+
+
+def test_metrics_tensorboard_and_best_epoch(train, tmp_path):
+    folder = tmp_path / "exp"
+    trainer = train(folder, **GLOBAL)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    training = [line for line in lines if line["kind"] == "train"]
+    validation = [line for line in lines if line["kind"] == "valid"]
+    wanted = "loss numerator log_normaliser regulariser reference_share competitors alpha regulariser_weight learning_rate "
+    wanted += "gradient_norm seconds_encoder seconds_search seconds_objective seconds_backward seconds_optimiser"
+    assert all(name in training[-1] for name in wanted.split())
+    assert [line["step"] for line in training] == sorted({line["step"] for line in training})
+    assert validation[-1]["epoch"] == 2.0 and validation[-1]["step"] == trainer.progress.step
+    best = json.loads((folder / "best.json").read_text())
+    ends = {round(line["epoch"]): line["wer"] for line in validation}
+    assert best == {"epoch": min(ends, key=ends.get), "wer": min(ends.values()), "last_epoch": 2}
+    events = EventAccumulator(str(folder / "tensorboard"))
+    events.Reload()
+    tags = events.Tags()
+    assert {"train/alpha", "train/loss", "valid/wer"} <= set(tags["scalars"]) and "train/log_sum" in tags["histograms"]
+    assert any("sentences" in tag for tag in tags["tensors"])
+    assert [x.step for x in events.Scalars("train/alpha")] == [line["step"] for line in training]
+
+
+def test_lines_after_the_last_checkpoint_and_broken_ones_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"kind": "train", "step": 1}\n{"kind": "train", "step": 2}\n{"kind": "train", "step": 3}\n{"kind": "tr')
+    drop_later_metrics(path, 2)
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]
+
+
+def test_log_names_versions_commit_and_settings(train, tmp_path):
+    folder = tmp_path / "exp"
+    folder.mkdir()
+    start_log(folder, rank=0)
+    train(folder, stop_after=1, **GLOBAL)
+    log = (folder / "log-0.txt").read_text()
+    for text in (f"torch {installed_versions()['torch']}", git_commit(), "alpha_per_epoch: 1.0", "million parameters", "backend torch"):
+        assert text in log
+
+
+def test_durations_are_readable():
+    assert duration(65) == "01:05" and duration(3661.4) == "1:01:01"
