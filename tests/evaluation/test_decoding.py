@@ -163,6 +163,7 @@ def test_scripts_decode_compare_and_measure(runs):
     output = run_script("decode.py", "--compare", runs / "local", runs / "global").stdout
     assert re.search(r"test, ambiguous words +\d+\.\d\d +\d+\.\d\d", output)
     arguments = ("--exp-dir", runs / "global", "--baseline", runs / "local", "--sets", "[test]", "--beam", "2")
+    arguments += ("--utterances", "6")
     output = run_script("compute_latency.py", *arguments).stdout
     assert re.search(r"test, tokens of ambiguous words +\d+ +\d+ +[+-]\d+\.\d", output)
     written = json.loads((runs / "global" / "latency" / "against-local.json").read_text())

@@ -5,14 +5,19 @@ import oracles
 import pytest
 import torch
 
-from transducer_gn.evaluation.latency import blended_tokens, display_times, measure_times, reference_weights
-from transducer_gn.evaluation.latency_results import Latency, compare_latency, groups, mean_emission
-from transducer_gn.evaluation.recognition import RecognitionSettings, Shown, show, whole_utterances
-from transducer_gn.evaluation.decoding import evaluation_batches
-from transducer_gn.evaluation.latency import UtteranceTimes
-from transducer_gn.evaluation.systems import load_system
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.errors import UserError
+from transducer_gn.evaluation.decoding import evaluation_batches
+from transducer_gn.evaluation.latency import (
+    UtteranceTimes,
+    blended_tokens,
+    display_times,
+    measure_times,
+    reference_weights,
+)
+from transducer_gn.evaluation.latency_results import Latency, compare_latency, groups, mean_emission, not_measured
+from transducer_gn.evaluation.recognition import RecognitionSettings, Shown, show, whole_utterances
+from transducer_gn.evaluation.systems import load_system
 from transducer_gn.search.streaming import SECONDS_PER_FRAME
 
 
@@ -129,3 +134,9 @@ def test_other_utterances_or_tokens_are_refused():
         compare_latency(latency(utterance("a", [0.1])), latency(utterance("b", [0.1])))
     with pytest.raises(UserError, match="different token models"):
         compare_latency(latency(utterance("a", [0.1])), latency(utterance("a", [0.1, 0.2])))
+
+
+def test_a_part_of_a_set_is_spread_evenly(toy):
+    data = PreparedData(toy.folder)
+    assert not_measured(data, "test", None) == not_measured(data, "test", 8) == frozenset()
+    assert not_measured(data, "test", 2) == {f"test-{n}" for n in (1, 2, 3, 5, 6, 7)}

@@ -11,7 +11,7 @@ import numpy as np
 
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.stage import file_fingerprint
-from transducer_gn.errors import UserError
+from transducer_gn.errors import UserError, require
 from transducer_gn.evaluation.bootstrap import Difference, Interval, ratio_difference, ratio_interval
 from transducer_gn.evaluation.decoding import count_cuts, evaluation_batches
 from transducer_gn.evaluation.error_rates import kind_order
@@ -51,11 +51,27 @@ class LatencyDifference:
     settled: Difference | None
 
 
+@dataclass(frozen=True)
+class LatencySettings:
+    """What to measure.
+
+    Args:
+        display: also run the live recogniser, to see when words are shown and last changed
+        utterances: measure at most this many of each set, spread evenly over it; null for all
+    """
+
+    display: bool = True
+    utterances: int | None = None
+
+    def __post_init__(self) -> None:
+        require(self.utterances is None or self.utterances > 0, "--utterances", "must be above 0")
+
+
 def measure_part(
     folder: Path,
     system: System,
     settings: RecognitionSettings,
-    display: bool,
+    measured: LatencySettings,
     data: PreparedData,
     part: str,
     max_duration: float,
@@ -68,22 +84,32 @@ def measure_part(
         "parameters": system.fingerprint,
         "alpha": system.alpha,
         "settings": asdict(settings),
-        "display": display and chunk.size is not None,
+        "measured": asdict(measured),
         "utterances": file_fingerprint(manifest) if manifest.is_file() else None,
     }
     path = folder / f"latency-{part}-{name}.json"
     if path.is_file() and (latency := read_latency(path)).identity == identity:
         logging.info("%s: %s is complete", part, path)
         return latency
-    total = count_cuts(data.cuts(part), part)
+    display = settings if measured.display and chunk.size is not None else None
+    total, left_out = count_cuts(data.cuts(part), part), not_measured(data, part, measured.utterances)
     found: list[UtteranceTimes] = []
-    for batch in evaluation_batches(system, data, part, max_duration):
-        found += measure_times(system, batch, chunk, settings if identity["display"] else None)
-        logging.info("%s: times of %d of %d utterances", part, len(found), total)
+    for batch in evaluation_batches(system, data, part, max_duration, left_out):
+        found += measure_times(system, batch, chunk, display)
+        logging.info("%s: times of %d of %d utterances", part, len(found), total - len(left_out))
     latency = Latency(part, name, identity, sorted(found, key=lambda utterance: utterance.id))
     folder.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps({**asdict(latency), "emission_ms": asdict(mean_emission(latency))}, indent=1) + "\n")
     return latency
+
+
+def not_measured(data: PreparedData, part: str, count: int | None) -> frozenset[str]:
+    """Ids of the utterances to leave out, so that `count` remain that are spread evenly."""
+    ids = [cut.id for cut in data.cuts(part)]
+    if count is None or count >= len(ids):
+        return frozenset()
+    chosen = {ids[number * len(ids) // count] for number in range(count)}
+    return frozenset(ids) - chosen
 
 
 def read_latency(path: Path) -> Latency:

@@ -16,7 +16,7 @@ from transducer_gn.data.program import explained_disk_errors
 from transducer_gn.errors import UserError, run_script
 from transducer_gn.evaluation.decoding import DataChoice, quieten
 from transducer_gn.evaluation.flags import parse_flags, settings_from, settings_parser
-from transducer_gn.evaluation.latency_results import FOLDER, Latency, compare_latency, measure_part
+from transducer_gn.evaluation.latency_results import FOLDER, Latency, LatencySettings, compare_latency, measure_part
 from transducer_gn.evaluation.latency_tables import difference_table, latency_table, position_table
 from transducer_gn.evaluation.recognition import RecognitionSettings
 from transducer_gn.evaluation.systems import SystemChoice, load_system
@@ -24,11 +24,10 @@ from transducer_gn.files import write_text
 
 
 def main() -> None:
-    parser = settings_parser(__doc__, SystemChoice, RecognitionSettings, DataChoice)
+    parser = settings_parser(__doc__, SystemChoice, RecognitionSettings, DataChoice, LatencySettings)
     parser.add_argument("--exp_dir", type=Path, required=True, help="folder of the experiment")
     parser.add_argument("--baseline", type=Path, help="folder of the experiment to compare with, at its best epoch")
     parser.add_argument("--baseline_epoch", type=int, help="another epoch of the baseline")
-    parser.add_argument("--display", type=bool, default=True, help="also run the live recogniser")
     flags = parse_flags(parser)
     quieten()
     with explained_disk_errors():
@@ -45,9 +44,9 @@ def measure(flags, exp_dir: Path, system_choice: SystemChoice) -> list[Latency]:
     if settings.streaming == "chunks":
         # The same to the reference, and one name for both.
         settings = replace(settings, streaming="simulated")
-    data = choice.prepared(system)
+    data, measured = choice.prepared(system), settings_from(LatencySettings, flags)
     return [
-        measure_part(exp_dir / FOLDER, system, settings, flags.display, data, part, choice.max_duration)
+        measure_part(exp_dir / FOLDER, system, settings, measured, data, part, choice.max_duration)
         for part in choice.parts(data)
     ]
 

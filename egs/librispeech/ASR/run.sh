@@ -39,6 +39,7 @@ Options
   --sets SET[,SET...]   sets to decode (all dev and test sets)
   --latency-sets SET[,SET...]   sets for emission times (the same)
   --beam N              hypotheses in decoding (50)
+  --latency-utterances N   emission times of so many utterances of each set (all)
   --display true|false  also measure when a live recogniser shows words (true)
   --baseline NAME       run that the report compares with (local-continued if there is one)
   --challenger NAME     run that the report puts first (the best on the dev set)
@@ -54,7 +55,7 @@ fail() {
 }
 
 corpus=librispeech stage=0 stop_stage=100 world_size=1 jobs=1 only= exp_root= data_dir= dl_dir=download conf= global_conf=
-epochs= baseline_epochs= branch_epoch=10 early_epoch=3 sets= latency_sets= beam=50 display=true baseline= challenger=
+epochs= baseline_epochs= branch_epoch=10 early_epoch=3 sets= latency_sets= latency_utterances= beam=50 display=true baseline= challenger=
 prepare_flags= train_flags= dry_run=false
 
 while [ $# -gt 0 ]; do
@@ -62,7 +63,8 @@ while [ $# -gt 0 ]; do
     --help | -h) usage; exit 0 ;;
     --dry-run) dry_run=true; shift; continue ;;
     --corpus | --stage | --stop-stage | --world-size | --jobs | --only | --exp-root | --data-dir | --dl-dir | --conf | \
-      --global-conf | --epochs | --baseline-epochs | --branch-epoch | --early-epoch | --sets | --latency-sets | --beam | \
+      --global-conf | --epochs | --baseline-epochs | --branch-epoch | --early-epoch | --sets | --latency-sets | \
+      --latency-utterances | --beam | \
       --display | --baseline | --challenger | --prepare-flags | --train-flags) ;;
     *) fail "unknown option $1; see run.sh --help" ;;
   esac
@@ -237,7 +239,7 @@ if runs 9; then
   log 9 "emission times"
   for run in $(trained_runs); do
     launch "$run" python "$recipe/compute_latency.py" --exp-dir "$exp_root/$run" --data-dir "$data_dir" --beam "$beam" \
-      --display "$display" ${latency_sets:+--sets "[$latency_sets]"}
+      --display "$display" ${latency_sets:+--sets "[$latency_sets]"} ${latency_utterances:+--utterances "$latency_utterances"}
   done
   finish_all
 fi
