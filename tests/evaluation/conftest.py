@@ -29,7 +29,9 @@ def runs(toy, tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
 
     def train(name, branch_from=None, **changes):
-        config, _ = read_config(config_parser("test"), toy_data.toy_settings(toy, **{"training.memory_scan": "false"} | changes))
+        config, _ = read_config(
+            config_parser("test"), toy_data.toy_settings(toy, **{"training.memory_scan": "false"} | changes)
+        )
         (root / name).mkdir()
         Trainer(config, root / name, World(), branch_from).run()
 

@@ -7,8 +7,8 @@ import re
 import shutil
 
 import pytest
-
 from evaluation.scripts import run_script
+
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.errors import UserError
 from transducer_gn.evaluation import decoding

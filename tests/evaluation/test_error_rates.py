@@ -71,7 +71,13 @@ def test_errors_add_up():
 
 @pytest.mark.parametrize(
     ("hypothesis", "errors"),
-    [("THE MAIL ORDER", 0), ("THE NAIL ORDER", 1), ("THE ORDER", 1), ("MAIL THE POLISH", 0), ("THE MAIL MAIL ORDER", 0)],
+    [
+        ("THE MAIL ORDER", 0),
+        ("THE NAIL ORDER", 1),
+        ("THE ORDER", 1),
+        ("MAIL THE POLISH", 0),
+        ("THE MAIL MAIL ORDER", 0),
+    ],
 )
 def test_only_errors_on_the_blended_word_count_as_such(hypothesis, errors):
     found = blended_errors(utterance("THE MAIL ORDER", hypothesis, "ambiguous", ("MAIL", "NAIL")))

@@ -57,8 +57,12 @@ def test_reference_weights_are_those_of_the_search(system, batch, alpha):
     token, blank = reference_weights(system.model, encoder_out, lengths, batch.tokens, batch.token_lengths, alpha)
     for i in range(len(batch)):
         tokens, blanks, count, frames = literal_weights(system, batch, alpha, i)
-        torch.testing.assert_close(token[i, :count, :frames].double(), torch.tensor(tokens).double(), rtol=1e-3, atol=1e-3)
-        torch.testing.assert_close(blank[i, : count + 1, :frames].double(), torch.tensor(blanks).double(), rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(
+            token[i, :count, :frames].double(), torch.tensor(tokens).double(), rtol=1e-3, atol=1e-3
+        )
+        torch.testing.assert_close(
+            blank[i, : count + 1, :frames].double(), torch.tensor(blanks).double(), rtol=1e-3, atol=1e-3
+        )
 
 
 def test_emission_times_equal_enumeration(system, batch):
@@ -103,7 +107,9 @@ def test_blended_tokens_are_those_of_whole_words():
 
 def utterance(name, emitted, kind="ordinary", blended=None, shown=(), settled=()):
     tokens = [f"\u2581{n}" for n in range(len(emitted))]
-    return UtteranceTimes(name, kind, tokens, list(emitted), blended or [False] * len(emitted), list(shown), list(settled))
+    return UtteranceTimes(
+        name, kind, tokens, list(emitted), blended or [False] * len(emitted), list(shown), list(settled)
+    )
 
 
 def latency(*utterances):
@@ -111,8 +117,14 @@ def latency(*utterances):
 
 
 def test_differences_are_means_over_tokens_that_both_have():
-    first = latency(utterance("a", [0.1, 0.2, None], shown=[1.0], settled=[1.0]), utterance("b", [0.3], "ambiguous", [True], [2.0], [3.0]))
-    second = latency(utterance("a", [0.2, None, 0.5], shown=[0.5], settled=[None]), utterance("b", [0.1], "ambiguous", [True], [2.0], [2.0]))
+    first = latency(
+        utterance("a", [0.1, 0.2, None], shown=[1.0], settled=[1.0]),
+        utterance("b", [0.3], "ambiguous", [True], [2.0], [3.0]),
+    )
+    second = latency(
+        utterance("a", [0.2, None, 0.5], shown=[0.5], settled=[None]),
+        utterance("b", [0.1], "ambiguous", [True], [2.0], [2.0]),
+    )
     found = compare_latency(first, second)
     changes = {name: difference.change.value for name, difference in found.emission.items()}
     assert changes == pytest.approx({"all": -50, "ordinary": 100, "ambiguous": -200, "ambiguous words": -200})

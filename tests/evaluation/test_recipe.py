@@ -4,8 +4,8 @@ import shlex
 import subprocess
 
 import pytest
-
 from evaluation.scripts import RECIPE, REPOSITORY
+
 from transducer_gn.config import Config, config_parser, read_config
 
 RUNS = {
@@ -68,7 +68,9 @@ def test_the_other_experiments_differ_in_one_thing(librispeech):
 
 
 def test_the_same_script_at_mini_size():
-    mini = configurations("--corpus", "mini", "--epochs", "6", "--branch-epoch", "4", "--train-flags", "--training.seed 3")
+    mini = configurations(
+        "--corpus", "mini", "--epochs", "6", "--branch-epoch", "4", "--train-flags", "--training.seed 3"
+    )
     assert mini.keys() == RUNS
     assert mini["local"][0].training.epochs == 4 and mini["alpha-0.3"][0].training.epochs == 6
     assert mini["finite-state-global"][0].model.encoder == mini["local"][0].model.encoder
@@ -76,7 +78,9 @@ def test_the_same_script_at_mini_size():
 
 
 def test_a_selection_of_runs_and_stages():
-    chosen = commands("--corpus", "mini", "--only", "local,alpha-0.3", "--stage", "1", "--sets", "test-mini", "--beam", "8")
+    chosen = commands(
+        "--corpus", "mini", "--only", "local,alpha-0.3", "--stage", "1", "--sets", "test-mini", "--beam", "8"
+    )
     assert [command[0].rsplit("/", 1)[1] for command in chosen] == [
         "train.py", "train.py", "decode.py", "decode.py", "compute_latency.py", "compute_latency.py", "report.py",
     ]  # fmt: skip

@@ -8,13 +8,14 @@ import shutil
 
 import pytest
 import torch
-
 from evaluation.scripts import run_script
+
 from transducer_gn.errors import UserError
 from transducer_gn.evaluation import tables
 from transducer_gn.evaluation.bootstrap import Difference, Interval
 from transducer_gn.evaluation.error_rates import Recognised
 from transducer_gn.evaluation.figures import upper_limit, with_model_loss
+from transducer_gn.evaluation.json_files import write_json
 from transducer_gn.evaluation.published import PAPER_SYSTEMS, PUBLIC_SYSTEMS
 from transducer_gn.evaluation.readings import Readings, average_after, reading_shares, telling_utterance
 from transducer_gn.evaluation.report import make_report, write_report
@@ -27,11 +28,15 @@ from transducer_gn.evaluation.text_tables import Table
 def root(runs, tmp_path):
     """A copy of the trained runs with made-up results, better for the global run."""
     for name, wrong in (("local", "NAIL"), ("global", "MAIL")):
-        shutil.copytree(runs / name, tmp_path / name, ignore=shutil.ignore_patterns("*_search", "latency", "tensorboard"))
+        shutil.copytree(
+            runs / name, tmp_path / name, ignore=shutil.ignore_patterns("*_search", "latency", "tensorboard")
+        )
         folder = tmp_path / name / "beam_search"
         folder.mkdir()
         utterances = [
-            Recognised(f"test-{n}", ["MAIL", "ORDER"], [wrong if n % 2 else "MAIL", "ORDER"], "ambiguous", ("MAIL", "NAIL"))
+            Recognised(
+                f"test-{n}", ["MAIL", "ORDER"], [wrong if n % 2 else "MAIL", "ORDER"], "ambiguous", ("MAIL", "NAIL")
+            )
             for n in range(12)
         ] + [Recognised("x", ["A"], ["A"])]
         write_results(folder, Results("test", "epoch-1", {}, utterances))
@@ -60,7 +65,7 @@ def test_report_of_real_runs(root, toy):
 
 def test_what_is_broken_is_said_and_the_rest_is_shown(root):
     metrics = root / "global" / "metrics.jsonl"
-    metrics.write_text(metrics.read_text() + "{\"kind\": \"train\", \"step\"\n[]\n")
+    metrics.write_text(metrics.read_text() + '{"kind": "train", "step"\n[]\n')
     (root / "global" / "best.json").write_text("{")
     (root / "local" / "epoch-3.pt").write_bytes(b"broken")
     (root / "empty").mkdir()
@@ -79,6 +84,21 @@ def test_what_is_broken_is_said_and_the_rest_is_shown(root):
     assert "cannot read line" in report.text() and "local: not decoded yet" in report.text()
     assert "global" in tables.results_table(list(found.values()), None).text()
     assert write_report(report, root / "report").is_file()
+
+
+def test_settings_of_another_version_are_said(root):
+    path = root / "global" / "epoch-4.pt"
+    content = torch.load(path, weights_only=True)
+    content["config"]["model"]["gears"] = 5
+    torch.save(content, path)
+    run = {run.name: run for run in find_runs(root)}["global"]
+    assert run.config is None and "another version" in " ".join(run.problems)
+    assert "unknown" in tables.runs_table([run]).text()
+
+
+def test_numbers_that_json_lacks_are_null(tmp_path):
+    write_json(tmp_path / "x.json", {"a": [math.nan, 1.5, {"b": math.nan}]})
+    assert json.loads((tmp_path / "x.json").read_text()) == {"a": [None, 1.5, {"b": None}]}
 
 
 def test_a_run_in_progress_says_how_far_it_is(root):
@@ -115,7 +135,7 @@ def test_librispeech_has_the_published_results_beside(root):
     text = report.text()
     assert all(system.name in text for system in PAPER_SYSTEMS)
     assert all(system.beam in text for system in PUBLIC_SYSTEMS)
-    assert re.search(r"paper: alpha 0.3 +global, alpha 0.3, N 10 +3.16 +-49", text)
+    assert re.search(r"paper: alpha 0.3 +global, alpha 0.3, N 10 +10 +3.16 +-49", text)
     assert re.search(r"paper, 8 V100 +10 +20 h 30 min +8.8", text)
 
 
@@ -159,7 +179,10 @@ def readings(name, right, wrong, settling=(0.3, 0.4)):
 
 
 def test_the_utterance_shown_is_one_that_tells_the_systems_apart():
-    local = [readings(name, [0.6], [0.3] if name == "a" else [0.7], (t, t + 0.1)) for name, t in zip("abcd", (9, 3, 2, 4), strict=True)]
+    local = [
+        readings(name, [0.6], [0.3] if name == "a" else [0.7], (t, t + 0.1))
+        for name, t in zip("abcd", (9, 3, 2, 4), strict=True)
+    ]
     other = [readings(name, [share], [1 - share]) for name, share in zip("abcd", (0.9, 0.9, 0.8, 0.6), strict=True)]
     # a: the local system is right; d: not clearly right under the other; of b and c, b is settled later.
     assert telling_utterance(local, other) == "b"

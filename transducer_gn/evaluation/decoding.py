@@ -181,7 +181,7 @@ def search_folder(exp_dir: Path, settings: RecognitionSettings) -> Path:
     return exp_dir / f"{settings.method}_search"
 
 
-def quieten() -> None:
-    """Settings of torch and of the log that all evaluation scripts share."""
+def set_up_process() -> None:
+    """A log for people, and a CPU that is not slowed down by subnormal numbers."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", force=True)
     torch.set_flush_denormal(True)

@@ -122,7 +122,9 @@ def wer_figure(name: str, lines: Sequence[tuple[str, Run]], runs: Sequence[Run],
         colour = LOCAL if run.is_local else next(colours)
         style = "-" if not run.is_local or run.branch_epoch == 0 else "--"
         axis.plot(epochs, rates, style, color=colour, label=label, marker="o", markersize=3)
-    axis.set_ylim(0, upper_limit([rate for _, run in lines for rate in series(run.valid, "wer")[1]]))
+    start = min((run.branch_epoch for _, run in lines if run.branch_epoch), default=0)
+    later = [row for _, run in lines for row in run.valid if row["epoch"] >= start]
+    axis.set_ylim(0, upper_limit(series(later, "wer")[1]))
     axis.set_xlabel("epoch")
     axis.set_ylabel("dev WER, %")
     axis.legend(fontsize=8)
@@ -175,7 +177,9 @@ def with_model_loss(rows: Sequence[dict]) -> list[dict]:
 
 
 @pyplot.rc_context(STYLE)
-def readings_figure(local: Sequence[Readings], other: Sequence[Readings], names: tuple[str, str], chosen: str) -> ReportFigure:
+def readings_figure(
+    local: Sequence[Readings], other: Sequence[Readings], names: tuple[str, str], chosen: str
+) -> ReportFigure:
     """One ambiguous utterance through two systems, and the mean over many."""
     figure, axes = pyplot.subplot_mosaic([["a", "b"], ["c", "c"]], figsize=(8.4, 6.2), layout="constrained")
     for key, readings, name in (("a", local, names[0]), ("b", other, names[1])):

@@ -45,7 +45,9 @@ class UtteranceTimes:
 
 
 @torch.no_grad()
-def measure_times(system: System, batch: Batch, chunk: Chunk, display: RecognitionSettings | None) -> list[UtteranceTimes]:
+def measure_times(
+    system: System, batch: Batch, chunk: Chunk, display: RecognitionSettings | None
+) -> list[UtteranceTimes]:
     """Times of all utterances of a batch, which is on the system's device.
 
     Args:
@@ -53,7 +55,9 @@ def measure_times(system: System, batch: Batch, chunk: Chunk, display: Recogniti
       display: how the live recogniser runs; None to leave it out.
     """
     encoder_out, frame_lengths = system.model.encoder(batch.features, batch.feature_lengths, chunk)
-    weights = reference_weights(system.model, encoder_out, frame_lengths, batch.tokens, batch.token_lengths, system.alpha)
+    weights = reference_weights(
+        system.model, encoder_out, frame_lengths, batch.tokens, batch.token_lengths, system.alpha
+    )
     frames = emission_times(*weights, batch.token_lengths, frame_lengths).double() * SECONDS_PER_FRAME
     histories = show(system, batch, display) if display is not None else [[] for _ in batch.ids]
     pieces = system.tokenizer.pieces

@@ -15,10 +15,10 @@ from transducer_gn.errors import UserError, require
 from transducer_gn.evaluation.bootstrap import Difference, Interval, ratio_difference, ratio_interval
 from transducer_gn.evaluation.decoding import count_cuts, evaluation_batches
 from transducer_gn.evaluation.error_rates import kind_order
+from transducer_gn.evaluation.json_files import write_json
 from transducer_gn.evaluation.latency import UtteranceTimes, measure_times
 from transducer_gn.evaluation.recognition import RecognitionSettings
 from transducer_gn.evaluation.systems import System
-from transducer_gn.files import write_text
 
 FOLDER = "latency"
 # Positions of tokens in the utterance that are told apart.
@@ -99,7 +99,7 @@ def measure_part(
         logging.info("%s: times of %d of %d utterances", part, len(found), total - len(left_out))
     latency = Latency(part, name, identity, sorted(found, key=lambda utterance: utterance.id))
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps({**asdict(latency), "emission_ms": asdict(mean_emission(latency))}, indent=1) + "\n")
+    write_json(path, {**asdict(latency), "emission_ms": asdict(mean_emission(latency))})
     return latency
 
 
@@ -119,7 +119,9 @@ def read_latency(path: Path) -> Latency:
         utterances = [UtteranceTimes(**utterance) for utterance in content["utterances"]]
         return Latency(content["part"], content["system"], content["identity"], utterances)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} does not hold results of compute_latency.py; delete it and compute it again") from error
+        raise UserError(
+            f"{path} does not hold results of compute_latency.py; delete it and compute it again"
+        ) from error
 
 
 def find_latency(exp_dir: Path) -> dict[str, Path]:
@@ -142,9 +144,15 @@ def compare_latency(first: Latency, second: Latency) -> LatencyDifference:
     if len(first.utterances) != len(second.utterances) or any(a.id != b.id for a, b in sides):
         raise UserError(f"{first.part}: the two systems were not measured on the same utterances; measure both again")
     if any(a.tokens != b.tokens for a, b in sides):
-        raise UserError(f"{first.part}: the two systems have different token models, so their tokens cannot be compared")
-    emission = {name: difference for name, mask in groups(first) if (difference := _difference(sides, mask)) is not None}
-    positions = [_difference(sides, [[p == n for n in range(len(a.tokens))] for a, _ in sides]) for p in range(POSITIONS)]
+        raise UserError(
+            f"{first.part}: the two systems have different token models, so their tokens cannot be compared"
+        )
+    emission = {
+        name: difference for name, mask in groups(first) if (difference := _difference(sides, mask)) is not None
+    }
+    positions = [
+        _difference(sides, [[p == n for n in range(len(a.tokens))] for a, _ in sides]) for p in range(POSITIONS)
+    ]
     return LatencyDifference(
         emission,
         [difference for difference in positions if difference is not None],

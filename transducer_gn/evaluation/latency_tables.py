@@ -13,7 +13,9 @@ def latency_table(latencies: list[Latency]) -> Table:
         mean = mean_emission(latency)
         tokens = sum(len(utterance.tokens) for utterance in latency.utterances)
         rows.append([latency.part, f"{mean.value:.0f}", f"{mean.low:.0f} to {mean.high:.0f}", str(tokens)])
-    note = "Expected over all alignments of the reference, from the beginning of the utterance; only differences say much."
+    note = (
+        "Expected over all alignments of the reference, from the beginning of the utterance; only differences say much."
+    )
     return Table(f"Mean emission time of {latencies[0].system}", ["", "ms", "95 % interval", "tokens"], rows, [note])
 
 
@@ -34,7 +36,11 @@ def difference_table(title: str, differences: dict[str, LatencyDifference], name
 def position_table(title: str, difference: LatencyDifference) -> Table:
     """The difference by position of the token in its utterance."""
     rows = [
-        [f"token {number}", signed(change.change.value, 1), f"{signed(change.change.low, 1)} to {signed(change.change.high, 1)}"]
+        [
+            f"token {number}",
+            signed(change.change.value, 1),
+            f"{signed(change.change.low, 1)} to {signed(change.change.high, 1)}",
+        ]
         for number, change in enumerate(difference.positions, start=1)
     ]
     return Table(title, ["position", "change, ms", "95 % interval"], rows)

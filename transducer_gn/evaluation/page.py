@@ -17,6 +17,7 @@ h2 { font-size: 1.15rem; margin: 2.5rem 0 .5rem; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .4rem .75rem; text-align: right; white-space: nowrap; }
 td.text, th.text { text-align: left; }
+td.text { white-space: normal; }
 thead th { background: #f6f6f4; border-bottom: 1px solid #ddd; }
 tbody tr + tr td { border-top: 1px solid #eee; }
 tr.rule + tr td { border-top: 2px solid #999; }
@@ -30,12 +31,15 @@ figcaption { color: #444; font-size: .9rem; max-width: 48rem; }
   body { padding: 1rem .75rem 3rem; }
   table { font-size: .8rem; }
   th, td { padding: .3rem .4rem; }
-  td:first-child { white-space: normal; min-width: 6rem; }
+  td.text { min-width: 6.5rem; }
+  th { white-space: normal; }
 }
 """
 
 
-def html_page(title: str, key: Table | None, tables: Sequence[Table], figures: Sequence[tuple[ReportFigure, str]]) -> str:
+def html_page(
+    title: str, key: Table | None, tables: Sequence[Table], figures: Sequence[tuple[ReportFigure, str]]
+) -> str:
     """The page; figures come with their SVG in base64."""
     parts = [f"<h1>{escape(title)}</h1>"]
     if key is not None:
@@ -48,7 +52,9 @@ def html_page(title: str, key: Table | None, tables: Sequence[Table], figures: S
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
+        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        + "\n".join(parts)
+        + "\n</body>\n</html>\n"
     )
 
 
@@ -60,7 +66,11 @@ def table_html(table: Table) -> str:
         if not cells:
             return '<tr class="rule"></tr>'
         marks = [' class="text"' if text else "" for text in is_text]
-        return "<tr>" + "".join(f"<{tag}{mark}>{escape(cell)}</{tag}>" for cell, mark in zip(cells, marks, strict=True)) + "</tr>"
+        return (
+            "<tr>"
+            + "".join(f"<{tag}{mark}>{escape(cell)}</{tag}>" for cell, mark in zip(cells, marks, strict=True))
+            + "</tr>"
+        )
 
     body = "\n".join(row_html(row, "td") for row in table.rows)
     notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)

@@ -55,7 +55,9 @@ PUBLIC_SYSTEMS = (
     PublicSystem("the paper, global, alpha 0.3", "640 ms", "–", "3.16 / 8.41", "paper, beam 50"),
     PublicSystem("SpeechBrain Conformer + LSTM, left 32 chunks", "640 ms", "3.26 / –", "–", "recipe README"),
     PublicSystem("icefall stateless4, 25 epochs", "640 ms", "3.39 / 9.03", "3.33 / 8.74", "icefall RESULTS.md"),
-    PublicSystem("icefall lstm_transducer_stateless3", "LSTM encoder", "3.66 / 9.48", "3.54 / 9.25", "icefall RESULTS.md"),
+    PublicSystem(
+        "icefall lstm_transducer_stateless3", "LSTM encoder", "3.66 / 9.48", "3.54 / 9.25", "icefall RESULTS.md"
+    ),
     PublicSystem("the paper, local baseline", "640 ms", "–", "3.55 / 9.43", "paper, beam 50"),
     PublicSystem("GNAT, best", "not given", "–", "3.8 / 9.5", "quoted by the paper"),
     PublicSystem("torchaudio Emformer RNN-T, 76.7 M", "Emformer", "–", "4.56 / 10.66", "examples README"),

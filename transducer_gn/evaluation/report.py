@@ -1,7 +1,6 @@
 """A report on all runs of an experiment folder: which tables and figures there are, and their files."""
 
 import base64
-import json
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -14,6 +13,7 @@ from transducer_gn.data.prepared import PreparedData
 from transducer_gn.errors import UserError
 from transducer_gn.evaluation import figures, tables
 from transducer_gn.evaluation.figures import ReportFigure
+from transducer_gn.evaluation.json_files import write_json
 from transducer_gn.evaluation.page import html_page
 from transducer_gn.evaluation.readings import ambiguous_batch, follow_readings, telling_utterance
 from transducer_gn.evaluation.results import compare_results, measure_summary
@@ -44,7 +44,9 @@ class Report:
         return "\n\n".join([self.title, *(table.text() for table in shown)])
 
 
-def make_report(title: str, runs: Sequence[Run], baseline: Run | None, challenger: Run | None, data_dir: Path | None) -> Report:
+def make_report(
+    title: str, runs: Sequence[Run], baseline: Run | None, challenger: Run | None, data_dir: Path | None
+) -> Report:
     """Gather everything. What cannot be shown is said in the table of runs."""
     part = headline_set(runs)
     comparable = [run for run in (baseline, challenger) if run is not None and part in run.results]
@@ -71,9 +73,13 @@ def training_figures(runs: Sequence[Run], baseline: Run | None, challenger: Run 
     """The paper's figures, as far as there are runs for them."""
     if challenger is None:
         return []
-    local = [("local" + (", continued" if run.branch_epoch else ""), run) for run in runs if run.is_local and run.is_plain]
+    local = [
+        ("local" + (", continued" if run.branch_epoch else ""), run) for run in runs if run.is_local and run.is_plain
+    ]
     alike = [run for run in runs if run.is_plain and not run.is_local]
-    by_alpha = [r for r in alike if (r.branch_epoch, r.competitors) == (challenger.branch_epoch, challenger.competitors)]
+    by_alpha = [
+        r for r in alike if (r.branch_epoch, r.competitors) == (challenger.branch_epoch, challenger.competitors)
+    ]
     by_branch = [r for r in alike if (r.alpha, r.competitors) == (challenger.alpha, challenger.competitors)]
     by_count = [r for r in alike if (r.alpha, r.branch_epoch) == (challenger.alpha, challenger.branch_epoch)]
     found = [
@@ -87,7 +93,9 @@ def training_figures(runs: Sequence[Run], baseline: Run | None, challenger: Run 
         ),
     ]
     if len({run.branch_epoch for run in by_branch}) > 1:
-        lines = [(f"branched after epoch {run.branch_epoch}", run) for run in sorted(by_branch, key=lambda r: r.branch_epoch)]
+        lines = [
+            (f"branched after epoch {run.branch_epoch}", run) for run in sorted(by_branch, key=lambda r: r.branch_epoch)
+        ]
         caption = f"Word error rates on the dev set for branching off earlier or later, alpha {challenger.alpha:g}."
         found.append(figures.wer_figure("wer-by-branch-epoch", local + lines, runs, caption))
     if len({run.competitors for run in by_count}) > 1:
@@ -147,7 +155,9 @@ def comparison_values(baseline: Run, challenger: Run, part: str) -> dict[str, An
         "set": part,
         "baseline": baseline.name,
         "challenger": challenger.name,
-        "error_rates": {name: asdict(difference) | {"relative": difference.relative} for name, difference in differences.items()},
+        "error_rates": {
+            name: asdict(difference) | {"relative": difference.relative} for name, difference in differences.items()
+        },
         "latency": asdict(latency) if latency else None,
     }
 
@@ -166,16 +176,7 @@ def write_report(report: Report, folder: Path) -> Path:
         images[drawn.name] = base64.b64encode(path.read_bytes()).decode()
         pyplot.close(drawn.figure)
     write_text(folder / "report.txt", report.text())
-    write_text(folder / "report.json", json.dumps(without_nan(report.values), indent=1) + "\n")
+    write_json(folder / "report.json", report.values)
     page = folder / "report.html"
     write_text(page, html_page(report.title, report.key, report.tables, [(x, images[x.name]) for x in report.figures]))
     return page
-
-
-def without_nan(value: Any) -> Any:
-    """JSON has no NaN: null stands for it."""
-    if isinstance(value, dict):
-        return {name: without_nan(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_nan(item) for item in value]
-    return None if isinstance(value, float) and value != value else value

@@ -23,6 +23,7 @@ from transducer_gn.evaluation.error_rates import (
     measures,
     total_errors,
 )
+from transducer_gn.evaluation.json_files import write_json
 from transducer_gn.files import write_text
 
 
@@ -55,7 +56,10 @@ def write_results(folder: Path, results: Results) -> None:
     name = f"{results.part}-{results.system}.txt"
     write_text(folder / f"recogs-{name}", recogs_text(results.utterances))
     write_text(folder / f"errs-{name}", errs_text(results.utterances))
-    write_text(folder / f"wer-summary-{name}", f"settings\tWER\n{results.system}\t{total_errors(results.utterances).rate:.2f}\n")
+    write_text(
+        folder / f"wer-summary-{name}",
+        f"settings\tWER\n{results.system}\t{total_errors(results.utterances).rate:.2f}\n",
+    )
     content = {
         "part": results.part,
         "system": results.system,
@@ -64,7 +68,7 @@ def write_results(folder: Path, results: Results) -> None:
         "errors": asdict(total_errors(results.utterances)),
         "utterances": [asdict(utterance) for utterance in results.utterances],
     }
-    write_text(results_path(folder, results.part, results.system), json.dumps(content, indent=1) + "\n")
+    write_json(results_path(folder, results.part, results.system), content)
 
 
 def measure_summary(measure: Measure) -> dict[str, float | int]:
@@ -84,7 +88,9 @@ def read_results(path: Path) -> Results:
     """Read a `results` file; UserError if it is none."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        utterances = [Recognised(**utterance | {"pair": tuple(utterance["pair"])}) for utterance in content["utterances"]]
+        utterances = [
+            Recognised(**utterance | {"pair": tuple(utterance["pair"])}) for utterance in content["utterances"]
+        ]
         return Results(content["part"], content["system"], content["identity"], utterances)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error

@@ -79,7 +79,9 @@ class Run:
 
     @property
     def is_finished(self) -> bool:
-        return self.config is not None and self.best is not None and self.best["last_epoch"] >= self.config.training.epochs
+        return (
+            self.config is not None and self.best is not None and self.best["last_epoch"] >= self.config.training.epochs
+        )
 
     def seconds_per_epoch(self) -> float:
         """Time of updates per epoch, of a global run only since alpha has left 1; NaN before there is any."""
@@ -112,7 +114,7 @@ def read_run(folder: Path) -> Run:
     """Read all there is of one run."""
     problems: list[str] = []
     content = newest_settings(folder, problems)
-    config = config_from(content["config"]) if content else None
+    config = attempt(lambda: config_from(content["config"]), None, problems) if content else None
     progress = content["progress"] if content else {}
     rows = read_metrics(folder / METRICS, problems)
     run = Run(
@@ -166,7 +168,9 @@ def read_metrics(path: Path, problems: list[str]) -> list[dict[str, Any]]:
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         try:
             row = json.loads(line)
-            if not all(isinstance(row[name], int | float) for name in ("step", "epoch")) or not isinstance(row["kind"], str):
+            if not all(isinstance(row[name], int | float) for name in ("step", "epoch")) or not isinstance(
+                row["kind"], str
+            ):
                 raise TypeError("no metrics")
             rows.append(row)
         except (ValueError, KeyError, TypeError):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from argparse import ArgumentError
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -37,7 +38,9 @@ class SystemChoice:
     alpha: float | None = None
 
     def __post_init__(self) -> None:
-        require(self.epoch is None or self.iter is None, "--iter", "choose an epoch or a checkpoint within one, not both")
+        require(
+            self.epoch is None or self.iter is None, "--iter", "choose an epoch or a checkpoint within one, not both"
+        )
         require(self.avg >= 0, "--avg", f"must be 0 or more epochs, not {self.avg}")
         require(self.avg == 0 or self.iter is None, "--avg", "averages are over whole epochs; use --epoch")
         require(self.alpha is None or 0 <= self.alpha <= 1, "--alpha", f"must be from 0 to 1, not {self.alpha}")
@@ -116,7 +119,11 @@ def best_epoch(folder: Path) -> int:
 def config_from(settings: Mapping[str, Any]) -> Config:
     """The configuration that a checkpoint holds as nested dictionaries."""
     parser = config_parser("")
-    values = parser.instantiate(parser.parse_object(dict(settings)))
+    parser.exit_on_error = False
+    try:
+        values = parser.instantiate(parser.parse_object(dict(settings)))
+    except (ArgumentError, TypeError, KeyError) as error:
+        raise UserError(f"the settings in this checkpoint are of another version of this program: {error}") from error
     return Config(**{section.name: values[section.name] for section in fields(Config)})
 
 

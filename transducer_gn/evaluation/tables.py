@@ -9,7 +9,7 @@ from transducer_gn.evaluation.error_tables import comparison_row, measure_name
 from transducer_gn.evaluation.latency_results import LatencyDifference, compare_latency, mean_emission
 from transducer_gn.evaluation.published import PAPER_HOURS_PER_EPOCH, PAPER_SYSTEMS, PUBLIC_SYSTEMS
 from transducer_gn.evaluation.results import Results, compare_results, measure_summary
-from transducer_gn.evaluation.runs import Run, headline_set, normalisation_text, decoded_sets
+from transducer_gn.evaluation.runs import Run, decoded_sets, headline_set, normalisation_text
 from transducer_gn.evaluation.text_tables import Table, p_text, percent, signed
 
 
@@ -66,7 +66,9 @@ def control_note(difference: Difference) -> str:
     """What the control sentences say."""
     found = f"{signed(difference.change.value)} points, p {p_text(difference.p_value)}"
     if difference.p_value >= 0.05:
-        return f"Control: nothing in these sentences tells the blended word, and as it must be there is no gain ({found})."
+        return (
+            f"Control: nothing in these sentences tells the blended word, and as it must be there is no gain ({found})."
+        )
     return f"Control: nothing in these sentences tells the blended word, yet its error changed ({found}): look into it."
 
 
@@ -86,7 +88,9 @@ def results_table(runs: Sequence[Run], baseline: Run | None) -> Table:
     rows = []
     for run in sorted((run for run in runs if run.results), key=order):
         rates = [percent(run.results[part].measures()["all"].rate) if part in run.results else "–" for part in sets]
-        rows.append([run.name, normalisation_text(run), *rates, latency_cell(run, baseline, headline)])
+        rows.append(
+            [run.name, normalisation_text(run), branch_text(run), *rates, latency_cell(run, baseline, headline)]
+        )
     notes = ["Each system at its epoch of lowest error rate on the dev set."]
     if baseline is not None:
         notes.append(f"Emission: change of the mean emission time on {headline} against {baseline.name}, in ms.")
@@ -95,8 +99,20 @@ def results_table(runs: Sequence[Run], baseline: Run | None) -> Table:
         for system in PAPER_SYSTEMS:
             rates = [percent(system.rates.get(part, math.nan)) for part in sets]
             latency = "–" if system.latency is None else f"{system.latency:+d}".replace("+0", "0")
-            rows.append([system.name, system.normalisation, *rates, latency])
-    return Table("Word error rate (%) and emission time", ["run", "normalisation", *sets, "emission"], rows, notes)
+            rows.append(
+                [system.name, system.normalisation, "10" if "N 10" in system.normalisation else "–", *rates, latency]
+            )
+    return Table(
+        "Word error rate (%) and emission time",
+        ["run", "normalisation", "branched after", *sets, "emission"],
+        rows,
+        notes,
+    )
+
+
+def branch_text(run: Run) -> str:
+    """The epoch that a run branched off after."""
+    return str(run.branch_epoch) if run.branch_epoch else "–"
 
 
 def latency_cell(run: Run, baseline: Run | None, part: str | None) -> str:
@@ -159,8 +175,7 @@ def runs_table(runs: Sequence[Run]) -> Table:
         total = f"{run.epochs:.4g} of {run.config.training.epochs}" if run.config else f"{run.epochs:.4g}"
         best = f"{run.best['epoch']}" if run.best else "–"
         wer = percent(run.best["wer"]) if run.best else "–"
-        branch = str(run.branch_epoch) if run.branch_epoch else "–"
-        rows.append([run.name, normalisation_text(run), branch, total, str(run.step), best, wer])
+        rows.append([run.name, normalisation_text(run), branch_text(run), total, str(run.step), best, wer])
         notes += [f"{run.name}: {problem}." for problem in run.problems]
     columns = ["run", "normalisation", "branched after", "epochs", "updates", "best epoch", "dev WER %"]
     return Table("Runs", columns, rows, notes)
@@ -169,8 +184,12 @@ def runs_table(runs: Sequence[Run]) -> Table:
 def public_table() -> Table:
     """Public streaming results on LibriSpeech."""
     rows = [[s.name, s.chunk, s.greedy, s.beam, s.source] for s in PUBLIC_SYSTEMS]
-    notes = ["test-clean / test-other, 960 h, no language model. Encoders differ; global normalisation can go with any."]
-    return Table("Public streaming systems on LibriSpeech, WER %", ["system", "chunk", "greedy", "beam", "source"], rows, notes)
+    notes = [
+        "test-clean / test-other, 960 h, no language model. Encoders differ; global normalisation can go with any."
+    ]
+    return Table(
+        "Public streaming systems on LibriSpeech, WER %", ["system", "chunk", "greedy", "beam", "source"], rows, notes
+    )
 
 
 def emission_means(run: Run) -> dict[str, float]:

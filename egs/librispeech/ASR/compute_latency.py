@@ -8,19 +8,18 @@ The reference is aligned by the system itself over all alignments (the paper's a
 sets are also recognised truly chunk by chunk, to see when each word is first shown and when it last changes.
 """
 
-import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from transducer_gn.data.program import explained_disk_errors
 from transducer_gn.errors import UserError, run_script
-from transducer_gn.evaluation.decoding import DataChoice, quieten
+from transducer_gn.evaluation.decoding import DataChoice, set_up_process
 from transducer_gn.evaluation.flags import parse_flags, settings_from, settings_parser
+from transducer_gn.evaluation.json_files import write_json
 from transducer_gn.evaluation.latency_results import FOLDER, Latency, LatencySettings, compare_latency, measure_part
 from transducer_gn.evaluation.latency_tables import difference_table, latency_table, position_table
 from transducer_gn.evaluation.recognition import RecognitionSettings
 from transducer_gn.evaluation.systems import SystemChoice, load_system
-from transducer_gn.files import write_text
 
 
 def main() -> None:
@@ -29,7 +28,7 @@ def main() -> None:
     parser.add_argument("--baseline", type=Path, help="folder of the experiment to compare with, at its best epoch")
     parser.add_argument("--baseline_epoch", type=int, help="another epoch of the baseline")
     flags = parse_flags(parser)
-    quieten()
+    set_up_process()
     with explained_disk_errors():
         own = measure(flags, flags.exp_dir, settings_from(SystemChoice, flags))
         print(latency_table(own).text())
@@ -62,7 +61,7 @@ def compare(flags, own: list[Latency]) -> None:
     for part, difference in differences.items():
         print(position_table(f"{part}: by position of the token", difference).text())
     values = {part: asdict(difference) for part, difference in differences.items()}
-    write_text(flags.exp_dir / FOLDER / f"against-{flags.baseline.name}.json", json.dumps(values, indent=1) + "\n")
+    write_json(flags.exp_dir / FOLDER / f"against-{flags.baseline.name}.json", values)
 
 
 if __name__ == "__main__":

@@ -9,28 +9,29 @@
 Results go to EXP-DIR/beam_search or EXP-DIR/greedy_search. The same command goes on with a decode that was stopped.
 """
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 from transducer_gn.data.program import explained_disk_errors
 from transducer_gn.errors import UserError, run_script
-from transducer_gn.evaluation.decoding import DataChoice, PartDecoder, quieten, search_folder
+from transducer_gn.evaluation.decoding import DataChoice, PartDecoder, search_folder, set_up_process
 from transducer_gn.evaluation.error_tables import comparison_table, rates_table
 from transducer_gn.evaluation.flags import parse_flags, settings_from, settings_parser
+from transducer_gn.evaluation.json_files import write_json
 from transducer_gn.evaluation.recognition import RecognitionSettings
 from transducer_gn.evaluation.results import compare_results, find_results, read_results
 from transducer_gn.evaluation.systems import SystemChoice, load_system
-from transducer_gn.files import write_text
 
 
 def main() -> None:
     parser = settings_parser(__doc__, SystemChoice, RecognitionSettings, DataChoice)
     parser.add_argument("--exp_dir", type=Path, help="folder of the experiment")
-    parser.add_argument("--compare", type=Path, nargs=2, metavar=("A", "B"), help="experiment folders or results-*.json")
+    parser.add_argument(
+        "--compare", type=Path, nargs=2, metavar=("A", "B"), help="experiment folders or results-*.json"
+    )
     parser.add_argument("--json", type=Path, help="also write the comparison to this file")
     flags = parse_flags(parser)
-    quieten()
+    set_up_process()
     with explained_disk_errors():
         if flags.compare:
             compare(*flags.compare, flags.json)
@@ -63,7 +64,7 @@ def compare(first: Path, second: Path, json_path: Path | None) -> None:
     print(comparison_table(f"{second} against {first}", differences, names).text())
     if json_path:
         values = {p: {name: asdict(value) for name, value in by.items()} for p, by in differences.items()}
-        write_text(json_path, json.dumps(values, indent=1) + "\n")
+        write_json(json_path, values)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from transducer_gn.data.program import explained_disk_errors
 from transducer_gn.errors import run_script
-from transducer_gn.evaluation.decoding import quieten
+from transducer_gn.evaluation.decoding import set_up_process
 from transducer_gn.evaluation.flags import parse_flags, settings_parser
 from transducer_gn.evaluation.report import make_report, write_report
 from transducer_gn.evaluation.runs import choose_baseline, choose_challenger, find_runs
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--title", default="Transducers, locally and globally normalised", help="heading of the report")
     parser.add_argument("--out", type=Path, help="folder for the report (EXP-ROOT/report)")
     flags = parse_flags(parser)
-    quieten()
+    set_up_process()
     with explained_disk_errors():
         runs = find_runs(flags.exp_root)
         baseline = choose_baseline(runs, flags.baseline)
