@@ -150,9 +150,11 @@ class BeamSearch:
         promises = logits + (live.scores + (1 - 2 * self.alpha) * log_sums)[:, :, None]
         promises[:, :, BLANK] = -torch.inf
         promises = promises.flatten(1)
+        threshold = finished.threshold(self.beam)
+        if packing.nothing_to_compute(promises.amax(1, keepdim=True).float() > threshold):
+            return live.narrow(0)
         choice = best_indices(promises, self.beam)
-        promise = promises.gather(1, choice)
-        keep = promise.float() > finished.threshold(self.beam)
+        keep = promises.gather(1, choice).float() > threshold
         width = packing.width_to_compute(keep)
         choice, keep = choice[:, :width], keep[:, :width]
         parent, token = choice // vocabulary, choice % vocabulary
