@@ -8,6 +8,7 @@ import json
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,13 +36,13 @@ def sound(word: str) -> str:
     return next((f"{first}/{other}" for first, _, other, _ in PAIRS if word in (first, other)), word)
 
 
-def sentence(rng: random.Random, gap: int) -> tuple[list[str], str]:
-    """Words of an utterance and its kind."""
+def sentence(rng: random.Random, gap: int) -> tuple[list[str], dict[str, Any]]:
+    """Words of an utterance, and what a manifest says about it."""
     if rng.random() < 0.7:
         first, settled, other, other_settled = rng.choice(PAIRS)
         pair = (first, settled) if rng.random() < 0.5 else (other, other_settled)
-        return [pair[0], *rng.choices(FILLERS, k=rng.randint(1, gap)), pair[1]], "ambiguous"
-    return rng.choices(FILLERS, k=rng.randint(2, 4)), "ordinary"
+        return [pair[0], *rng.choices(FILLERS, k=rng.randint(1, gap)), pair[1]], {"kind": "ambiguous", "pair": [first, other]}
+    return rng.choices(FILLERS, k=rng.randint(2, 4)), {"kind": "ordinary"}
 
 
 def features_of(words: list[str], noise: np.random.Generator) -> np.ndarray:
@@ -64,9 +65,9 @@ def make_toy_data(folder: Path, train: int = 48, dev: int = 12, gap: int = 2, se
         cuts = []
         with NumpyFilesWriter(folder / "features" / part) as writer:
             for n in range(count):
-                words, kind = sentence(rng, gap)
+                words, custom = sentence(rng, gap)
                 texts.append(" ".join(words))
-                cuts.append(_cut(f"{part}-{n}", words, kind, features_of(words, noise), writer))
+                cuts.append(_cut(f"{part}-{n}", words, custom, features_of(words, noise), writer))
         name = "cuts_train.jsonl.gz" if part == "train" else f"fbank/cuts_{part}.jsonl.gz"
         CutSet.from_cuts(cuts).to_jsonl(folder / name)
     (folder / "parts.json").write_text(json.dumps({"train": ["train"], "dev": ["dev"], "test": ["test"]}))
@@ -76,14 +77,14 @@ def make_toy_data(folder: Path, train: int = 48, dev: int = 12, gap: int = 2, se
     return ToyData(folder, tokenizer.vocab_size)
 
 
-def _cut(name: str, words: list[str], kind: str, features: np.ndarray, writer: NumpyFilesWriter) -> MonoCut:
+def _cut(name: str, words: list[str], custom: dict[str, Any], features: np.ndarray, writer: NumpyFilesWriter) -> MonoCut:
     duration = round(len(features) * 0.01, 2)
     stored = Features(
         type="fbank", num_frames=len(features), num_features=80, frame_shift=0.01, sampling_rate=16000, start=0.0,
         duration=duration, storage_type=writer.name, storage_path=str(writer.storage_path), recording_id=name, channels=0,
         storage_key=writer.write(name, features),
     )  # fmt: skip
-    supervision = SupervisionSegment(name, name, 0.0, duration, text=" ".join(words), custom={"kind": kind})
+    supervision = SupervisionSegment(name, name, 0.0, duration, text=" ".join(words), custom=custom)
     return MonoCut(name, 0.0, duration, 0, [supervision], features=stored)
 
 

@@ -1,1 +1,1 @@
-"""Measuring recognisers: error rates, latency, tables and figures."""
+"""How good a system is: error rates, emission times, and the tables and figures that show them."""

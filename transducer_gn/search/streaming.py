@@ -68,6 +68,12 @@ class RecognitionStream:
         self._samples += len(samples)
         self._queue(self._fbank.accept(samples))
 
+    def add_features(self, features: Tensor) -> None:
+        """Take feature frames [n, 80] of 10 ms in place of samples, without recognising yet."""
+        self._check_open()
+        self._samples += len(features) * self._fbank.sampling_rate // 100
+        self._queue(features)
+
     def end(self) -> None:
         """Say that the audio has ended, without recognising the rest yet."""
         self._check_open()

@@ -1,0 +1,96 @@
+"""Intervals and tests by drawing utterances anew, with replacement.
+
+Both statistics are ratios of sums over utterances: a word error rate is errors over words, a mean emission time is
+seconds over tokens. Words of an utterance stand or fall together, so utterances are drawn and not words.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+REPLICATIONS = 10_000
+# Utterances times replications that are drawn at once.
+LARGEST_DRAW = 2_000_000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def scaled(self, factor: float) -> "Interval":
+        return Interval(self.value * factor, self.low * factor, self.high * factor)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far B lies from A on the same utterances.
+
+    Attributes:
+      first, second: the two values.
+      change: second - first, with its interval.
+      p_value: two-sided; how surprising such a change would be if there were none.
+    """
+
+    first: float
+    second: float
+    change: Interval
+    p_value: float
+
+    @property
+    def relative(self) -> float:
+        """Change as a share of the first value, in per cent; NaN where that is 0."""
+        return 100 * self.change.value / self.first if self.first else float("nan")
+
+
+def ratio_interval(numerators: np.ndarray, denominators: np.ndarray, seed: int = 0) -> Interval:
+    """The ratio of sums [n] over [n], with its interval; all NaN where the denominators are 0."""
+    value = _ratios(numerators.sum(), denominators.sum())
+    drawn = _draw_ratios(numerators, denominators, seed)
+    if not np.isfinite(drawn).any():
+        return Interval(float(value), float("nan"), float("nan"))
+    low, high = np.nanquantile(drawn, [0.025, 0.975])
+    return Interval(float(value), float(low), float(high))
+
+
+def ratio_difference(first: np.ndarray, second: np.ndarray, denominators: np.ndarray, seed: int = 0) -> Difference:
+    """Compare two systems by their numerators [n] on the same utterances with the same denominators [n].
+
+    Both are always judged on the same draw of utterances: an utterance that is hard for both says nothing.
+    """
+    total = denominators.sum()
+    values = float(_ratios(first.sum(), total)), float(_ratios(second.sum(), total))
+    # The difference of the ratios is the ratio of the differences, since denominators are the same.
+    drawn = _draw_ratios(second - first, denominators, seed)
+    if not np.isfinite(drawn).any():
+        nothing = float("nan")
+        return Difference(*values, Interval(nothing, nothing, nothing), nothing)
+    drawn = drawn[np.isfinite(drawn)]
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    tail = min((drawn <= 0).sum(), (drawn >= 0).sum())
+    # One more, as the data themselves are a draw: a p-value is never 0.
+    p_value = min(1.0, 2 * (tail + 1) / (len(drawn) + 1))
+    return Difference(*values, Interval(values[1] - values[0], float(low), float(high)), float(p_value))
+
+
+def _draw_ratios(numerators: np.ndarray, denominators: np.ndarray, seed: int) -> np.ndarray:
+    """Ratios over `REPLICATIONS` draws of utterances; NaN for draws without a denominator."""
+    count = len(denominators)
+    if count == 0:
+        return np.full(REPLICATIONS, np.nan)
+    generator = np.random.default_rng(seed)
+    at_once = max(1, LARGEST_DRAW // count)
+    parts = []
+    for start in range(0, REPLICATIONS, at_once):
+        chosen = generator.integers(count, size=(min(at_once, REPLICATIONS - start), count))
+        parts.append(_ratios(numerators[chosen].sum(1), denominators[chosen].sum(1)))
+    return np.concatenate(parts)
+
+
+def _ratios(numerators: np.ndarray, denominators: np.ndarray) -> np.ndarray:
+    """Element by element; NaN where a denominator is 0."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(np.asarray(denominators) > 0, numerators / np.asarray(denominators, dtype=float), np.nan)

@@ -1,0 +1,187 @@
+"""Decoding of whole test sets: can be stopped at any time, and goes on from there."""
+
+import json
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from lhotse import CutSet
+from lhotse.cut import Cut
+
+from transducer_gn.data.batches import Batch, Batches
+from transducer_gn.data.prepared import PreparedData
+from transducer_gn.data.stage import file_fingerprint
+from transducer_gn.errors import UserError
+from transducer_gn.evaluation.error_rates import Recognised, total_errors
+from transducer_gn.evaluation.recognition import RecognitionSettings, recognise
+from transducer_gn.evaluation.results import Results, read_results, results_path, write_results
+from transducer_gn.evaluation.systems import System
+from transducer_gn.files import write_text
+from transducer_gn.training.logbook import duration
+
+SECONDS_BETWEEN_LINES = 5.0
+
+
+@dataclass(frozen=True)
+class DataChoice:
+    """What to evaluate on.
+
+    Args:
+        data_dir: what prepare.sh made; null for what the system was trained on
+        sets: names of the test sets; null for all dev and test sets of the corpus
+        max_duration: seconds of audio that are recognised together
+    """
+
+    data_dir: Path | None = None
+    sets: list[str] | None = None
+    max_duration: float = 200.0
+
+    def prepared(self, system: System) -> PreparedData:
+        return PreparedData(self.data_dir or Path(system.config.data.folder))
+
+    def parts(self, data: PreparedData) -> list[str]:
+        """The test sets; UserError naming one that is not there."""
+        there = data.parts("dev") + data.parts("test")
+        for name in self.sets or []:
+            if name not in there:
+                raise UserError(f"--sets: {data.folder} has no set {name!r}, only {', '.join(there)}")
+        return self.sets or there
+
+
+@dataclass(frozen=True)
+class NotIn:
+    """Says which cuts remain. A class, so that lazy cut sets that hold it can be pickled."""
+
+    done: frozenset[str]
+
+    def __call__(self, cut: Cut) -> bool:
+        return cut.id not in self.done
+
+
+@dataclass(frozen=True)
+class PartDecoder:
+    """Decodes one test set of `data` into `folder`."""
+
+    folder: Path
+    system: System
+    settings: RecognitionSettings
+    data: PreparedData
+    part: str
+    max_duration: float
+
+    def run(self) -> Results:
+        """Decode, or read what is there if it is what would come out."""
+        name, identity = f"{self.system.name}-{self.settings.describe(self.system)}", self._identity()
+        path = results_path(self.folder, self.part, name)
+        if path.is_file() and (results := read_results(path)).identity == identity:
+            logging.info("%s: %s is complete", self.part, path)
+            return results
+        self.folder.mkdir(parents=True, exist_ok=True)
+        progress = Unfinished(self.folder / f".unfinished-{self.part}-{name}.jsonl", identity)
+        recognised = progress.read()
+        if recognised:
+            logging.info("%s: going on after %d utterances", self.part, len(recognised))
+        recognised += self._decode_rest(recognised, progress)
+        # Batches depend on lengths; an order that does not lets results be compared.
+        results = Results(self.part, name, identity, sorted(recognised, key=lambda utterance: utterance.id))
+        write_results(self.folder, results)
+        progress.remove()
+        return results
+
+    def _identity(self) -> dict[str, Any]:
+        """Everything that the hypotheses depend on."""
+        manifest = self.data.folder / "fbank" / f"cuts_{self.part}.jsonl.gz"
+        return {
+            "parameters": self.system.fingerprint,
+            "alpha": self.system.alpha,
+            "settings": asdict(self.settings),
+            "utterances": file_fingerprint(manifest) if manifest.is_file() else None,
+        }
+
+    def _decode_rest(self, done: list[Recognised], progress: "Unfinished") -> list[Recognised]:
+        """Recognise all utterances but those that are `done`, writing down each batch."""
+        total = count_cuts(self.data.cuts(self.part), self.part)
+        if len(done) == total:
+            return []
+        found: list[Recognised] = []
+        started = last_line = time.monotonic()
+        ids = frozenset(utterance.id for utterance in done)
+        for batch in evaluation_batches(self.system, self.data, self.part, self.max_duration, ids):
+            new = recognise(self.system, batch, self.settings)
+            progress.add(new)
+            found += new
+            now, count = time.monotonic(), len(done) + len(found)
+            if now - last_line > SECONDS_BETWEEN_LINES or count == total:
+                last_line = now
+                left = duration((now - started) / len(found) * (total - count))
+                wer = total_errors(done + found).rate
+                logging.info("%s: %d of %d utterances, WER %.2f, %s left", self.part, count, total, wer, left)
+        return found
+
+
+def evaluation_batches(
+    system: System, data: PreparedData, part: str, max_duration: float, done: frozenset[str] = frozenset()
+) -> Iterator[Batch]:
+    """Batches of a test set on the system's device, without the utterances that are `done`."""
+    settings = replace(system.config.data.batches, max_duration=max_duration)
+    for batch in Batches(data.cuts(part).filter(NotIn(done)), system.tokenizer, settings, training=False):
+        yield batch.to(system.device)
+
+
+def count_cuts(cuts: CutSet, part: str) -> int:
+    """How many utterances a test set has; UserError if none."""
+    total = sum(1 for _ in cuts)
+    if total == 0:
+        raise UserError(f"the test set {part} is empty; run prepare.sh again, or choose others with --sets")
+    return total
+
+
+class Unfinished:
+    """What is recognised so far of a test set: a file that grows batch by batch."""
+
+    def __init__(self, path: Path, identity: dict[str, Any]):
+        self._path = path
+        self._identity = identity
+
+    def read(self) -> list[Recognised]:
+        """The utterances so far; none if the file is of other parameters or settings, or cannot be read."""
+        found: list[Recognised] = []
+        try:
+            first, *lines = self._path.read_text(encoding="utf-8").split("\n")
+            if json.loads(first) != self._identity:
+                raise ValueError("another system")
+            # What follows the last line end was cut off.
+            for line in lines[:-1]:
+                values = json.loads(line)
+                found.append(Recognised(**values | {"pair": tuple(values["pair"])}))
+        except (OSError, ValueError, TypeError, KeyError):
+            found = []
+        self._rewrite(found)
+        return found
+
+    def add(self, utterances: list[Recognised]) -> None:
+        """Append a batch."""
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write("".join(json.dumps(asdict(utterance)) + "\n" for utterance in utterances))
+
+    def remove(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+    def _rewrite(self, utterances: list[Recognised]) -> None:
+        write_text(self._path, json.dumps(self._identity) + "\n")
+        self.add(utterances)
+
+
+def search_folder(exp_dir: Path, settings: RecognitionSettings) -> Path:
+    """Where results of a kind of search go."""
+    return exp_dir / f"{settings.method}_search"
+
+
+def quieten() -> None:
+    """Settings of torch and of the log that all evaluation scripts share."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", force=True)
+    torch.set_flush_denormal(True)

@@ -1,0 +1,136 @@
+"""When words come out: expected emission times of reference tokens, and when a live recogniser shows words.
+
+Emission times are those of the paper's appendix C: the reference is aligned to the audio by the system itself, over all
+alignments, so that systems can be compared on the same tokens whatever they would recognise. The normaliser Z is the
+same for all alignments and drops out. Times are in seconds from the beginning; the delay by the chunk is not in them.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from transducer_gn.data.batches import Batch
+from transducer_gn.evaluation.error_rates import EMPTY, align
+from transducer_gn.evaluation.recognition import RecognitionSettings, Shown, blended_pair, show
+from transducer_gn.evaluation.systems import System
+from transducer_gn.lattice.arcs import lay_out_rows
+from transducer_gn.lattice.emission import emission_times
+from transducer_gn.lattice.prefix_tree import build_prefix_tree
+from transducer_gn.lattice.weights import full_weights
+from transducer_gn.model.chunk import Chunk
+from transducer_gn.model.transducer import Transducer
+from transducer_gn.search.streaming import SECONDS_PER_FRAME
+from transducer_gn.search.transcript import WORD_START
+
+
+@dataclass(frozen=True)
+class UtteranceTimes:
+    """Times of one utterance in seconds; None for what never comes.
+
+    Attributes:
+      tokens: pieces of the reference; emitted: when each is expected.
+      blended: for each token whether it belongs to a word whose sound is a blend.
+      shown: for each word of the reference that is right in the end, when it was first shown there.
+      settled: the same, from when on it stayed. Both are empty where no live recogniser was run.
+    """
+
+    id: str
+    kind: str
+    tokens: list[str]
+    emitted: list[float | None]
+    blended: list[bool]
+    shown: list[float | None]
+    settled: list[float | None]
+
+
+@torch.no_grad()
+def measure_times(system: System, batch: Batch, chunk: Chunk, display: RecognitionSettings | None) -> list[UtteranceTimes]:
+    """Times of all utterances of a batch, which is on the system's device.
+
+    Args:
+      chunk: what frames see when the reference is aligned.
+      display: how the live recogniser runs; None to leave it out.
+    """
+    encoder_out, frame_lengths = system.model.encoder(batch.features, batch.feature_lengths, chunk)
+    weights = reference_weights(system.model, encoder_out, frame_lengths, batch.tokens, batch.token_lengths, system.alpha)
+    frames = emission_times(*weights, batch.token_lengths, frame_lengths).double() * SECONDS_PER_FRAME
+    histories = show(system, batch, display) if display is not None else [[] for _ in batch.ids]
+    pieces = system.tokenizer.pieces
+    results = []
+    for i, (tokens, length) in enumerate(zip(batch.tokens.tolist(), batch.token_lengths.tolist(), strict=True)):
+        own = [pieces[token] for token in tokens[:length]]
+        shown, settled = display_times(batch.texts[i].split(), histories[i]) if histories[i] else ([], [])
+        results.append(
+            UtteranceTimes(
+                id=batch.ids[i],
+                kind=batch.kinds[i],
+                tokens=own,
+                emitted=[None if time != time else time for time in frames[i, :length].tolist()],
+                blended=blended_tokens(own, blended_pair(batch.custom[i])),
+                shown=shown,
+                settled=settled,
+            )
+        )
+    return results
+
+
+def reference_weights(
+    model: Transducer, encoder_out: Tensor, frame_lengths: Tensor, tokens: Tensor, token_lengths: Tensor, alpha: float
+) -> tuple[Tensor, Tensor]:
+    """Interpolated weights of the arcs of the references' lattices.
+
+    Args:
+      encoder_out: [B, T, D]; frame_lengths: [B]; tokens: [B, U]; token_lengths: [B].
+
+    Returns:
+      (token_weights [B, U, T], blank_weights [B, U + 1, T])
+    """
+    tree = build_prefix_tree(tokens[:, None], token_lengths[:, None])
+    rows = lay_out_rows(tree)
+    joiner = model.joiner
+    prefixes = joiner.project_predictor(model.predictor.unroll_tree(tree.parents, tree.tokens, tree.depths))
+    blank, token, log_sums = full_weights(
+        joiner.project_encoder(encoder_out),
+        frame_lengths.tolist(),
+        prefixes.index_select(0, rows.reference.nodes),
+        rows.reference.counts,
+        rows.reference.tokens,
+        joiner.output_weight,
+        joiner.output_bias,
+    )
+    path = rows.blank_row[tree.nodes[:, 0]]  # [B, U + 1]
+    return (token - alpha * log_sums)[path[:, :-1]], (blank - alpha * log_sums)[path]
+
+
+def blended_tokens(pieces: list[str], pair: tuple[str, ...]) -> list[bool]:
+    """For each token whether it is part of one of the words of `pair`."""
+    words: list[list[str]] = []
+    for piece in pieces:
+        if not words or piece.startswith(WORD_START):
+            words.append([])
+        words[-1].append(piece)
+    return [("".join(word).removeprefix(WORD_START) in pair) for word in words for _ in word]
+
+
+def display_times(reference: list[str], history: list[Shown]) -> tuple[list[float | None], list[float | None]]:
+    """When each word of the reference was first shown, and from when on it stayed; None for words that end up wrong.
+
+    A word is shown when it is in the text that is shown and aligned with itself there: words that come and go before it
+    do not count as a change of it.
+    """
+    first: list[float | None] = [None] * len(reference)
+    since: list[float | None] = [None] * len(reference)
+    for moment in history:
+        for position, is_there in enumerate(matched(reference, moment.words)):
+            if not is_there:
+                since[position] = None
+            elif since[position] is None:
+                since[position] = moment.seconds
+                first[position] = moment.seconds if first[position] is None else first[position]
+    return [time if end is not None else None for time, end in zip(first, since, strict=True)], since
+
+
+def matched(reference: list[str], words: list[str]) -> list[bool]:
+    """For each word of the reference whether the alignment with `words` pairs it with itself."""
+    return [a == b for a, b in align(reference, words) if a != EMPTY]

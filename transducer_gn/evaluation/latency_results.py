@@ -1,0 +1,194 @@
+"""Times of whole test sets: their file, means, and differences between systems on the same tokens and words."""
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from transducer_gn.data.prepared import PreparedData
+from transducer_gn.data.stage import file_fingerprint
+from transducer_gn.errors import UserError, require
+from transducer_gn.evaluation.bootstrap import Difference, Interval, ratio_difference, ratio_interval
+from transducer_gn.evaluation.decoding import count_cuts, evaluation_batches
+from transducer_gn.evaluation.error_rates import kind_order
+from transducer_gn.evaluation.latency import UtteranceTimes, measure_times
+from transducer_gn.evaluation.recognition import RecognitionSettings
+from transducer_gn.evaluation.systems import System
+from transducer_gn.files import write_text
+
+FOLDER = "latency"
+# Positions of tokens in the utterance that are told apart.
+POSITIONS = 20
+
+
+@dataclass(frozen=True)
+class Latency:
+    """The times of a test set under one system."""
+
+    part: str
+    system: str
+    identity: dict[str, Any]
+    utterances: list[UtteranceTimes]
+
+
+@dataclass(frozen=True)
+class LatencyDifference:
+    """How much later (above 0) the second system is, in milliseconds.
+
+    Attributes:
+      emission: by group of tokens: "all", kinds of utterances, "KIND words" for tokens of blended words.
+      positions: by position of the token in the utterance, from the first on.
+      shown, settled: words that are right in the end under both systems; None where no live recogniser was run.
+    """
+
+    emission: dict[str, Difference]
+    positions: list[Difference]
+    shown: Difference | None
+    settled: Difference | None
+
+
+@dataclass(frozen=True)
+class LatencySettings:
+    """What to measure.
+
+    Args:
+        display: also run the live recogniser, to see when words are shown and last changed
+        utterances: measure at most this many of each set, spread evenly over it; null for all
+    """
+
+    display: bool = True
+    utterances: int | None = None
+
+    def __post_init__(self) -> None:
+        require(self.utterances is None or self.utterances > 0, "--utterances", "must be above 0")
+
+
+def measure_part(
+    folder: Path,
+    system: System,
+    settings: RecognitionSettings,
+    measured: LatencySettings,
+    data: PreparedData,
+    part: str,
+    max_duration: float,
+) -> Latency:
+    """Measure one test set into `folder`, or read what is there if it is what would come out."""
+    chunk = settings.chunk_of(system)
+    name = f"{system.name}-{settings.describe(system)}"
+    manifest = data.folder / "fbank" / f"cuts_{part}.jsonl.gz"
+    identity = {
+        "parameters": system.fingerprint,
+        "alpha": system.alpha,
+        "settings": asdict(settings),
+        "measured": asdict(measured),
+        "utterances": file_fingerprint(manifest) if manifest.is_file() else None,
+    }
+    path = folder / f"latency-{part}-{name}.json"
+    if path.is_file() and (latency := read_latency(path)).identity == identity:
+        logging.info("%s: %s is complete", part, path)
+        return latency
+    display = settings if measured.display and chunk.size is not None else None
+    total, left_out = count_cuts(data.cuts(part), part), not_measured(data, part, measured.utterances)
+    found: list[UtteranceTimes] = []
+    for batch in evaluation_batches(system, data, part, max_duration, left_out):
+        found += measure_times(system, batch, chunk, display)
+        logging.info("%s: times of %d of %d utterances", part, len(found), total - len(left_out))
+    latency = Latency(part, name, identity, sorted(found, key=lambda utterance: utterance.id))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps({**asdict(latency), "emission_ms": asdict(mean_emission(latency))}, indent=1) + "\n")
+    return latency
+
+
+def not_measured(data: PreparedData, part: str, count: int | None) -> frozenset[str]:
+    """Ids of the utterances to leave out, so that `count` remain that are spread evenly."""
+    ids = [cut.id for cut in data.cuts(part)]
+    if count is None or count >= len(ids):
+        return frozenset()
+    chosen = {ids[number * len(ids) // count] for number in range(count)}
+    return frozenset(ids) - chosen
+
+
+def read_latency(path: Path) -> Latency:
+    """Read a `latency` file; UserError if it is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        utterances = [UtteranceTimes(**utterance) for utterance in content["utterances"]]
+        return Latency(content["part"], content["system"], content["identity"], utterances)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} does not hold results of compute_latency.py; delete it and compute it again") from error
+
+
+def find_latency(exp_dir: Path) -> dict[str, Path]:
+    """The newest `latency` file of each test set of an experiment."""
+    found: dict[str, Path] = {}
+    for path in sorted((exp_dir / FOLDER).glob("latency-*.json"), key=lambda path: path.stat().st_mtime_ns):
+        found[read_latency(path).part] = path
+    return found
+
+
+def mean_emission(latency: Latency) -> Interval:
+    """Mean expected emission time over all tokens, in milliseconds."""
+    rows = [np.array([time for time in u.emitted if time is not None]) for u in latency.utterances]
+    return ratio_interval(np.array([1000 * row.sum() for row in rows]), np.array([len(row) for row in rows]))
+
+
+def compare_latency(first: Latency, second: Latency) -> LatencyDifference:
+    """Compare two systems token by token and word by word; UserError if these are not the same."""
+    sides = list(zip(first.utterances, second.utterances, strict=False))
+    if len(first.utterances) != len(second.utterances) or any(a.id != b.id for a, b in sides):
+        raise UserError(f"{first.part}: the two systems were not measured on the same utterances; measure both again")
+    if any(a.tokens != b.tokens for a, b in sides):
+        raise UserError(f"{first.part}: the two systems have different token models, so their tokens cannot be compared")
+    emission = {name: difference for name, mask in groups(first) if (difference := _difference(sides, mask)) is not None}
+    positions = [_difference(sides, [[p == n for n in range(len(a.tokens))] for a, _ in sides]) for p in range(POSITIONS)]
+    return LatencyDifference(
+        emission,
+        [difference for difference in positions if difference is not None],
+        *(_word_difference(sides, name) for name in ("shown", "settled")),
+    )
+
+
+def groups(latency: Latency) -> Iterator[tuple[str, list[list[bool]]]]:
+    """Names of groups of tokens, and for each utterance which of its tokens belong."""
+    utterances = latency.utterances
+    yield "all", [[True] * len(u.tokens) for u in utterances]
+    kinds = sorted({u.kind for u in utterances}, key=kind_order)
+    if len(kinds) > 1:
+        for kind in kinds:
+            yield kind, [[u.kind == kind] * len(u.tokens) for u in utterances]
+    for kind in kinds:
+        yield f"{kind} words", [[u.kind == kind and blended for blended in u.blended] for u in utterances]
+
+
+Pair = tuple[UtteranceTimes, UtteranceTimes]
+
+
+def _difference(sides: Sequence[Pair], masks: list[list[bool]]) -> Difference | None:
+    """Mean emission times of the chosen tokens that both systems can emit; None if there are none."""
+    return _paired(
+        [
+            [(x, y) for x, y, chosen in zip(a.emitted, b.emitted, mask, strict=True) if chosen]
+            for (a, b), mask in zip(sides, masks, strict=True)
+        ]
+    )
+
+
+def _word_difference(sides: Sequence[Pair], name: str) -> Difference | None:
+    """The same of words; None if a system was not run live."""
+    if not all(getattr(a, name) and getattr(b, name) for a, b in sides if a.tokens):
+        return None
+    return _paired([list(zip(getattr(a, name), getattr(b, name), strict=True)) for a, b in sides])
+
+
+def _paired(times: list[list[tuple[float | None, float | None]]]) -> Difference | None:
+    """Compare pairs of times in seconds, by utterance; in milliseconds."""
+    both = [[(x, y) for x, y in row if x is not None and y is not None] for row in times]
+    counts = np.array([len(row) for row in both])
+    if counts.sum() == 0:
+        return None
+    first, second = (np.array([1000 * sum(pair[side] for pair in row) for row in both]) for side in (0, 1))
+    return ratio_difference(first, second, counts)

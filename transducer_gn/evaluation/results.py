@@ -1,0 +1,184 @@
+"""Results of decoding: what is measured of a test set, and the files that hold it.
+
+For people there are the three files that icefall writes: `recogs` with references and hypotheses, `errs` with
+alignments and counts by word, `wer-summary`. For programs there is `results`, with the same in JSON.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from transducer_gn.errors import UserError
+from transducer_gn.evaluation.bootstrap import Difference, ratio_difference, ratio_interval
+from transducer_gn.evaluation.error_rates import (
+    EMPTY,
+    AlignedPair,
+    Measure,
+    Recognised,
+    align,
+    count_errors,
+    measures,
+    total_errors,
+)
+from transducer_gn.files import write_text
+
+
+@dataclass(frozen=True)
+class Results:
+    """A test set as one system recognised it.
+
+    Attributes:
+      part: name of the test set.
+      system: what was recognised with, such as "epoch-30-streaming-chunk-size-16-left-context-64-beam-50".
+      identity: everything that the hypotheses depend on.
+    """
+
+    part: str
+    system: str
+    identity: dict[str, Any]
+    utterances: list[Recognised]
+
+    def measures(self) -> dict[str, Measure]:
+        return measures(self.utterances)
+
+
+def results_path(folder: Path, part: str, system: str) -> Path:
+    """The JSON file of a test set."""
+    return folder / f"results-{part}-{system}.json"
+
+
+def write_results(folder: Path, results: Results) -> None:
+    """Write all files of a test set; the JSON file last, so that where it is the others are, too."""
+    name = f"{results.part}-{results.system}.txt"
+    write_text(folder / f"recogs-{name}", recogs_text(results.utterances))
+    write_text(folder / f"errs-{name}", errs_text(results.utterances))
+    write_text(folder / f"wer-summary-{name}", f"settings\tWER\n{results.system}\t{total_errors(results.utterances).rate:.2f}\n")
+    content = {
+        "part": results.part,
+        "system": results.system,
+        "identity": results.identity,
+        "measures": {name: measure_summary(measure) for name, measure in results.measures().items()},
+        "errors": asdict(total_errors(results.utterances)),
+        "utterances": [asdict(utterance) for utterance in results.utterances],
+    }
+    write_text(results_path(folder, results.part, results.system), json.dumps(content, indent=1) + "\n")
+
+
+def measure_summary(measure: Measure) -> dict[str, float | int]:
+    """A rate in per cent with its 95 % interval, and its counts."""
+    interval = ratio_interval(measure.errors, measure.words).scaled(100)
+    return {
+        "rate": interval.value,
+        "low": interval.low,
+        "high": interval.high,
+        "errors": int(measure.errors.sum()),
+        "words": int(measure.words.sum()),
+        "utterances": len(measure.ids),
+    }
+
+
+def read_results(path: Path) -> Results:
+    """Read a `results` file; UserError if it is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        utterances = [Recognised(**utterance | {"pair": tuple(utterance["pair"])}) for utterance in content["utterances"]]
+        return Results(content["part"], content["system"], content["identity"], utterances)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} does not hold results of decode.py; delete it and decode again") from error
+
+
+def find_results(place: Path) -> dict[str, Path]:
+    """The newest `results` file of each test set, in an experiment folder or below it; or the file itself."""
+    if place.is_file():
+        return {read_results(place).part: place}
+    found: dict[str, Path] = {}
+    for path in sorted(place.glob("*_search/results-*.json"), key=lambda path: path.stat().st_mtime_ns):
+        try:
+            found[json.loads(path.read_text(encoding="utf-8"))["part"]] = path
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path} does not hold results of decode.py; delete it and decode again") from error
+    return found
+
+
+def compare_results(first: Results, second: Results) -> dict[str, Difference]:
+    """Paired tests of each measure, in per cent: how the second system's errors differ from the first's."""
+    sides = first.measures(), second.measures()
+    if sides[0].keys() != sides[1].keys() or any(sides[0][name].ids != sides[1][name].ids for name in sides[0]):
+        raise UserError(f"{first.part}: the two systems were not decoded on the same utterances; decode both again")
+    return {
+        name: ratio_difference(100 * measure.errors, 100 * sides[1][name].errors, measure.words)
+        for name, measure in sides[0].items()
+    }
+
+
+# Files for people
+
+
+def recogs_text(utterances: Sequence[Recognised]) -> str:
+    """Reference and hypothesis of each utterance, as lists of words."""
+    lines = [f"{u.id}:\tref={u.reference}\n{u.id}:\thyp={u.hypothesis}\n" for u in utterances]
+    return "".join(lines)
+
+
+def errs_text(utterances: Sequence[Recognised]) -> str:
+    """Totals, alignments, and counts of each error and each word."""
+    alignments = {u.id: align(u.reference, u.hypothesis) for u in utterances}
+    pairs = [pair for alignment in alignments.values() for pair in alignment]
+    errors = count_errors(pairs)
+    correct = errors.words - errors.substitutions - errors.deletions
+    blocks = [
+        f"%WER = {errors.rate:.2f}\n"
+        f"Errors: {errors.insertions} insertions, {errors.deletions} deletions, {errors.substitutions} substitutions, "
+        f"over {errors.words} reference words ({correct} correct)\n",
+        "PER-UTT DETAILS: corr or (ref->hyp)\n"
+        + "".join(f"{name}:\t{alignment_text(alignment)}\n" for name, alignment in alignments.items()),
+        counted("SUBSTITUTIONS: count ref -> hyp", [f"{a} -> {b}" for a, b in pairs if a != b and EMPTY not in (a, b)]),
+        counted("DELETIONS: count ref", [a for a, b in pairs if b == EMPTY]),
+        counted("INSERTIONS: count hyp", [b for a, b in pairs if a == EMPTY]),
+        word_counts(pairs),
+    ]
+    return "\n".join(blocks)
+
+
+def alignment_text(alignment: Sequence[AlignedPair]) -> str:
+    """Words that are right as they are, others as (ref->hyp) with `*` for nothing; neighbouring errors joined."""
+    parts: list[str] = []
+    wrong: list[AlignedPair] = []
+    for reference, hypothesis in [*alignment, (EMPTY, EMPTY)]:
+        if reference != hypothesis:
+            wrong.append((reference, hypothesis))
+            continue
+        if wrong:
+            sides = [" ".join(word for word in side if word != EMPTY) or "*" for side in zip(*wrong, strict=True)]
+            parts.append(f"({sides[0]}->{sides[1]})")
+            wrong = []
+        if reference != EMPTY:
+            parts.append(reference)
+    return " ".join(parts)
+
+
+def counted(title: str, items: Sequence[str]) -> str:
+    """A block of counts, largest first."""
+    counts = sorted(Counter(items).items(), key=lambda item: (-item[1], item[0]))
+    return f"{title}\n" + "".join(f"{count}   {item}\n" for item, count in counts)
+
+
+def word_counts(pairs: Sequence[AlignedPair]) -> str:
+    """For each word how often it was right, wrong, in a reference and in a hypothesis; most errors first."""
+    correct, references, hypotheses = Counter(), Counter(), Counter()
+    wrong: Counter[str] = Counter()
+    for reference, hypothesis in pairs:
+        references[reference] += 1
+        hypotheses[hypothesis] += 1
+        if reference == hypothesis:
+            correct[reference] += 1
+        else:
+            wrong.update(word for word in (reference, hypothesis) if word != EMPTY)
+    words = sorted((references.keys() | hypotheses.keys()) - {EMPTY}, key=lambda word: (-wrong[word], word))
+    lines = [f"{word}\t{correct[word]} {wrong[word]} {references[word]} {hypotheses[word]}\n" for word in words]
+    return "PER-WORD STATS: word corr tot_errs count_in_ref count_in_hyp\n" + "".join(lines)

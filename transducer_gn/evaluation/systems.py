@@ -1,0 +1,141 @@
+"""Trained systems: a model taken from the checkpoints of an experiment folder, ready to recognise."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transducer_gn.config import Config, config_parser
+from transducer_gn.data.tokenizer import Tokenizer
+from transducer_gn.errors import UserError, require
+from transducer_gn.model.transducer import Transducer, build_model
+from transducer_gn.training.averaging import average_between
+from transducer_gn.training.checkpoint import epoch_path, load_checkpoint, step_path
+from transducer_gn.training.schedule import weights_at
+
+
+@dataclass(frozen=True)
+class SystemChoice:
+    """Which parameters of an experiment to use.
+
+    Args:
+        epoch: the end of this epoch; null for the epoch with the lowest error rate on the dev set, as in the paper
+        iter: a checkpoint within an epoch instead, by its number of updates
+        avg: average the parameters over this many epochs up to that one; 0 for the parameters as they were
+        alpha: interpolation weight to use; null for the one that training had arrived at
+    """
+
+    epoch: int | None = None
+    iter: int | None = None
+    avg: int = 0
+    alpha: float | None = None
+
+    def __post_init__(self) -> None:
+        require(self.epoch is None or self.iter is None, "--iter", "choose an epoch or a checkpoint within one, not both")
+        require(self.avg >= 0, "--avg", f"must be 0 or more epochs, not {self.avg}")
+        require(self.avg == 0 or self.iter is None, "--avg", "averages are over whole epochs; use --epoch")
+        require(self.alpha is None or 0 <= self.alpha <= 1, "--alpha", f"must be from 0 to 1, not {self.alpha}")
+
+
+@dataclass(frozen=True)
+class System:
+    """A model that recognises.
+
+    Attributes:
+      name: of the parameters, such as "epoch-30-avg-5".
+      model: in evaluation mode.
+      alpha: interpolation weight that it was trained with at this point, or that was asked for.
+      fingerprint: of the parameters and alpha, by which results of other parameters are told apart.
+    """
+
+    name: str
+    model: Transducer
+    config: Config
+    tokenizer: Tokenizer
+    alpha: float
+    fingerprint: str
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+
+def load_system(folder: Path, choice: SystemChoice = SystemChoice(), device: torch.device | None = None) -> System:
+    """Load the chosen parameters of an experiment folder; UserError if they are not there."""
+    name, content = read_parameters(folder, choice)
+    config = config_from(content["config"])
+    alpha = choice.alpha if choice.alpha is not None else trained_alpha(config, content["progress"], folder)
+    model = build_model(config.model)
+    model.load_state_dict(content["model"])
+    model.eval().requires_grad_(False)
+    device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    tokenizer = Tokenizer(bytes(content["tokenizer"].numpy()))
+    return System(name, model.to(device), config, tokenizer, alpha, fingerprint(content["model"], alpha))
+
+
+def read_parameters(folder: Path, choice: SystemChoice) -> tuple[str, dict[str, Any]]:
+    """A name, and the checkpoint with its "model" replaced by the average if one was asked for."""
+    if not folder.is_dir():
+        raise UserError(f"there is no experiment folder {folder}")
+    if choice.iter is not None:
+        path = step_path(folder, choice.iter)
+        return path.stem, load_checkpoint(path)
+    epoch = choice.epoch if choice.epoch is not None else best_epoch(folder)
+    content = load_checkpoint(epoch_path(folder, epoch))
+    if choice.avg == 0:
+        return f"epoch-{epoch}", content
+    require(choice.avg <= epoch, "--avg", f"there are only {epoch} epochs up to epoch {epoch}, not {choice.avg}")
+    earlier = None
+    # From the very beginning there is nothing to take away, unless the average began anew when alpha had moved.
+    if choice.avg < epoch or content["average"]["start"] > 0:
+        earlier = load_checkpoint(epoch_path(folder, epoch - choice.avg))["average"]
+    content["model"] = content["model"] | average_between(earlier, content["average"])
+    return f"epoch-{epoch}-avg-{choice.avg}", content
+
+
+def best_epoch(folder: Path) -> int:
+    """The epoch of a run with the lowest error rate on the dev set."""
+    path = folder / "best.json"
+    try:
+        best = json.loads(path.read_text(encoding="utf-8"))["epoch"]
+    except FileNotFoundError:
+        raise UserError(f"{folder} has no finished epoch yet (no best.json); train it, or choose --iter") from None
+    except (json.JSONDecodeError, KeyError, TypeError):
+        raise UserError(f"{path} cannot be read; choose --epoch") from None
+    if best < 1:
+        raise UserError(f"{folder}: no epoch has a word error rate on a dev set; choose --epoch")
+    return best
+
+
+def config_from(settings: Mapping[str, Any]) -> Config:
+    """The configuration that a checkpoint holds as nested dictionaries."""
+    parser = config_parser("")
+    values = parser.instantiate(parser.parse_object(dict(settings)))
+    return Config(**{section.name: values[section.name] for section in fields(Config)})
+
+
+def trained_alpha(config: Config, progress: Mapping[str, Any], folder: Path) -> float:
+    """Alpha at a checkpoint; UserError if it was changing within the epoch that the checkpoint lies in."""
+    epochs = progress["epoch"] - progress["branch_epoch"]
+    alpha = weights_at(config.normalisation, Fraction(epochs)).alpha
+    later = weights_at(config.normalisation, Fraction(epochs + 1)).alpha
+    if progress["batch"] > 0 and later != alpha:
+        raise UserError(
+            f"alpha was on its way from {alpha:g} to {later:g} at this checkpoint of {folder}; say which one with --alpha"
+        )
+    return alpha
+
+
+def fingerprint(parameters: Mapping[str, Tensor], alpha: float) -> str:
+    """A digest of the values."""
+    digest = hashlib.sha256(f"{alpha}".encode())
+    for name in sorted(parameters):
+        digest.update(name.encode())
+        digest.update(parameters[name].contiguous().cpu().view(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,169 @@
+"""The tables of a report: the paper's, and local against global by kind of utterance."""
+
+import math
+from collections.abc import Sequence
+
+from transducer_gn.errors import UserError
+from transducer_gn.evaluation.bootstrap import Difference
+from transducer_gn.evaluation.error_tables import comparison_row, measure_name
+from transducer_gn.evaluation.latency_results import LatencyDifference, compare_latency, mean_emission
+from transducer_gn.evaluation.published import PAPER_HOURS_PER_EPOCH, PAPER_SYSTEMS, PUBLIC_SYSTEMS
+from transducer_gn.evaluation.results import compare_results, measure_summary
+from transducer_gn.evaluation.runs import Run, headline_set, normalisation_text, decoded_sets
+from transducer_gn.evaluation.text_tables import Table, p_text, percent, signed
+
+
+def is_librispeech(runs: Sequence[Run]) -> bool:
+    """Whether published results can be compared with these."""
+    return "test-clean" in decoded_sets(runs)
+
+
+def order(run: Run) -> tuple[bool, bool, bool, float, int, int]:
+    """Finite-state systems, then local ones, then global ones by falling alpha."""
+    alpha = -1.0 if math.isnan(run.alpha) else run.alpha
+    return (not run.is_finite_state, run.is_lookahead, not run.is_local, -alpha, run.branch_epoch, run.competitors or 0)
+
+
+def key_table(baseline: Run, challenger: Run, part: str) -> Table:
+    """Local against global on one set: error rates by kind with paired tests, and emission times."""
+    differences = compare_results(baseline.results[part], challenger.results[part])
+    rows = [comparison_row(measure_name(name), difference) for name, difference in differences.items()]
+    notes = ["Error rates in %. Paired bootstrap over utterances; a change below 0 is an improvement."]
+    latency = latency_difference(baseline, challenger, part)
+    if latency is not None:
+        rows += latency_rows(latency)
+        notes.append(
+            "Emission: expected time over all alignments of the reference. Shown, changed: by the live recogniser, words that "
+            "both get right. Below 0 is earlier."
+        )
+    if "control words" in differences:
+        notes.append(control_note(differences["control words"]))
+    columns = ["", baseline.name, challenger.name, "change", "95 % interval", "relative", "p"]
+    return Table(f"Local against global on {part}", columns, rows, notes)
+
+
+def latency_rows(latency: LatencyDifference) -> list[list[str]]:
+    """Emission times as rows of the same columns."""
+    named = [
+        ("emission, all tokens", latency.emission.get("all")),
+        ("emission, ambiguous words", latency.emission.get("ambiguous words")),
+        ("word first shown", latency.shown),
+        ("word last changed", latency.settled),
+    ]
+    return [comparison_row(f"{name}, ms", difference, 1) for name, difference in named if difference is not None]
+
+
+def control_note(difference: Difference) -> str:
+    """What the control sentences say."""
+    found = f"{signed(difference.change.value)} points, p {p_text(difference.p_value)}"
+    if difference.p_value >= 0.05:
+        return f"Control: nothing in these sentences tells the blended word, and as it must be there is no gain ({found})."
+    return f"Control: nothing in these sentences tells the blended word, yet its error changed ({found}): look into it."
+
+
+def latency_difference(baseline: Run, run: Run, part: str) -> LatencyDifference | None:
+    """The difference to the baseline; None if either was not measured or tokens differ."""
+    if part not in baseline.latencies or part not in run.latencies:
+        return None
+    try:
+        return compare_latency(baseline.latencies[part], run.latencies[part])
+    except UserError:
+        return None
+
+
+def results_table(runs: Sequence[Run], baseline: Run | None) -> Table:
+    """The paper's main table: error rates by set, and the change of the emission time to the baseline."""
+    sets, headline = decoded_sets(runs), headline_set(runs)
+    rows = []
+    for run in sorted((run for run in runs if run.results), key=order):
+        rates = [percent(run.results[part].measures()["all"].rate) if part in run.results else "–" for part in sets]
+        rows.append([run.name, normalisation_text(run), *rates, latency_cell(run, baseline, headline)])
+    notes = ["Each system at its epoch of lowest error rate on the dev set."]
+    if baseline is not None:
+        notes.append(f"Emission: change of the mean emission time on {headline} against {baseline.name}, in ms.")
+    if is_librispeech(runs):
+        rows.append([])
+        for system in PAPER_SYSTEMS:
+            rates = [percent(system.rates.get(part, math.nan)) for part in sets]
+            latency = "–" if system.latency is None else f"{system.latency:+d}"
+            rows.append([system.name, system.normalisation, *rates, latency])
+    return Table("Word error rate (%) and emission time", ["run", "normalisation", *sets, "emission"], rows, notes)
+
+
+def latency_cell(run: Run, baseline: Run | None, part: str | None) -> str:
+    """Change of the mean emission time with its interval."""
+    difference = latency_difference(baseline, run, part) if baseline is not None and part is not None else None
+    if difference is None:
+        return "–"
+    if run is baseline:
+        return "0"
+    change = difference.emission["all"].change
+    return f"{change.value:+.0f} ({change.low:+.0f} to {change.high:+.0f})"
+
+
+def kinds_table(runs: Sequence[Run], part: str) -> Table | None:
+    """Error rates by kind of utterance on one set, with intervals; None if there is only one kind."""
+    rows, columns = [], []
+    for run in sorted((run for run in runs if part in run.results), key=order):
+        measures = run.results[part].measures()
+        columns = columns or [name for name in measures if name != "all"]
+        summaries = [measure_summary(measures[name]) if name in measures else None for name in columns]
+        cells = [f"{s['rate']:.2f} ({s['low']:.2f} to {s['high']:.2f})" if s else "–" for s in summaries]
+        rows.append([run.name, *cells])
+    if not columns:
+        return None
+    names = [measure_name(name) for name in columns]
+    notes = ["With 95 % intervals. The last columns are about the blended words alone."]
+    return Table(f"Error rates (%) by kind on {part}", ["run", *names], rows, notes)
+
+
+def time_table(runs: Sequence[Run]) -> Table:
+    """Time of one epoch by number of competitors."""
+    timed = [run for run in sorted(runs, key=order) if not math.isnan(run.seconds_per_epoch())]
+    local = [run.seconds_per_epoch() for run in timed if run.is_local and run.is_plain]
+    rows = []
+    for run in timed:
+        seconds = run.seconds_per_epoch()
+        ratio = f"{seconds / local[0]:.1f}" if local and run.is_plain else "–"
+        rows.append([run.name, "–" if run.competitors is None else str(run.competitors), time_text(seconds), ratio])
+    notes = ["Time of updates without loading data; of global runs, only since alpha has left 1."]
+    if is_librispeech(runs):
+        rows.append([])
+        for count, hours in PAPER_HOURS_PER_EPOCH.items():
+            name, ratio = "paper, 8 V100", f"{hours / PAPER_HOURS_PER_EPOCH[0]:.1f}"
+            rows.append([name, str(count) if count else "–", time_text(3600 * hours), ratio])
+    return Table("Time of one epoch", ["run", "competitors", "time", "over local"], rows, notes)
+
+
+def time_text(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def runs_table(runs: Sequence[Run]) -> Table:
+    """What was run, how far it is, and what is amiss."""
+    rows, notes = [], []
+    for run in sorted(runs, key=order):
+        total = f"{run.epochs:.4g} of {run.config.training.epochs}" if run.config else f"{run.epochs:.4g}"
+        best = f"{run.best['epoch']}" if run.best else "–"
+        wer = percent(run.best["wer"]) if run.best else "–"
+        branch = str(run.branch_epoch) if run.branch_epoch else "–"
+        rows.append([run.name, normalisation_text(run), branch, total, str(run.step), best, wer])
+        notes += [f"{run.name}: {problem}." for problem in run.problems]
+    columns = ["run", "normalisation", "branched after", "epochs", "updates", "best epoch", "dev WER %"]
+    return Table("Runs", columns, rows, notes)
+
+
+def public_table() -> Table:
+    """Public streaming results on LibriSpeech."""
+    rows = [[s.name, s.chunk, s.greedy, s.beam, s.source] for s in PUBLIC_SYSTEMS]
+    notes = ["test-clean / test-other, 960 h, no language model. Encoders differ; global normalisation can go with any."]
+    return Table("Public streaming systems on LibriSpeech, WER %", ["system", "chunk", "greedy", "beam", "source"], rows, notes)
+
+
+def emission_means(run: Run) -> dict[str, float]:
+    """Mean emission time in ms by set."""
+    return {part: mean_emission(latency).value for part, latency in run.latencies.items()}
