@@ -147,33 +147,37 @@ def main_ratios(repeats: int, plain_utterances: int) -> dict:
     }
 
 
-def growth(repeats: int) -> dict:
-    """Processor seconds per utterance as one size changes, beam 10 and the rest as by default."""
+def growth() -> dict:
+    """Processor milliseconds per utterance and frame as one size changes; beam 10, batch 16, 100 frames, V 500 else."""
+    series = {
+        "beam": (1, 4, 10, 20, 50),
+        "batch": (1, 4, 16, 32),
+        "frames": (100, 200, 400),
+        "vocabulary": (250, 500, 1000),
+    }
     result: dict[str, dict[int, float]] = {}
-    for name, values in (("batch", (1, 4, 16, 32)), ("frames", (125, 250, 500)), ("vocabulary", (250, 500, 1000))):
+    for name, values in series.items():
         result[name] = {}
         for value in values:
-            setting = Setting(**{name: value})
-            seconds = processor_seconds({"beam10": lambda setting=setting: setting.beam(10)}, repeats)
-            result[name][value] = seconds["beam10"] / len(setting.lengths)
-    setting = Setting()
-    beams = {str(beam): lambda beam=beam: setting.beam(beam) for beam in (1, 4, 10, 20, 50)}
-    seconds = processor_seconds(beams, repeats)
-    result["beam"] = {int(beam): value / len(setting.lengths) for beam, value in seconds.items()}
+            sizes = {"frames": 100} | ({} if name == "beam" else {name: value})
+            setting = Setting(**sizes)
+            start = time.process_time()
+            setting.beam(value if name == "beam" else 10)
+            result[name][value] = 1000 * (time.process_time() - start) / setting.lengths.sum().item()
     return result
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", help="file to write the result to")
-    parser.add_argument("--repeats", type=int, default=3, help="runs to take the median of")
+    parser.add_argument("--repeats", type=int, default=3, help="runs to take the median of, after one to warm up")
     parser.add_argument("--plain-utterances", type=int, default=2, help="utterances for the plain search")
     parser.add_argument("--no-growth", action="store_true", help="leave out how time grows with sizes")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     result = main_ratios(arguments.repeats, arguments.plain_utterances)
     if not arguments.no_growth:
-        result["growth_seconds_per_utterance"] = growth(1)
+        result["growth_milliseconds_per_frame"] = growth()
     for name, value in result["ratios"].items():
         print(f"{name:24} {value:8.2f}")
     for name, share in result["share_with_the_same_best"].items():
