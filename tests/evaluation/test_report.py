@@ -139,6 +139,14 @@ def test_controls_are_judged(root):
     assert "look into it" in note(0.01)
 
 
+def test_different_settings_are_pointed_out():
+    def results(beam):
+        return Results("test", f"epoch-1-beam-{beam}", {"settings": {"beam": beam}}, [])
+
+    assert tables.different_settings(results(4), results(4)) == []
+    assert "epoch-1-beam-4 and epoch-1-beam-50" in tables.different_settings(results(4), results(50))[0]
+
+
 def test_shares_of_readings_are_read_off_the_beam():
     texts = [["MAIL", "NAIL"], ["NAIL"], ["A"], []]
     shares = reading_shares(texts, torch.tensor([0.5, 0.25, 0.125, 0.125]).log(), ("NAIL", "MAIL"))

@@ -62,7 +62,10 @@ class EpochSampler:
             sampler = bucketing_sampler(self._cuts, self._bins, self._settings.buffer_size, seed, **shares)
         else:
             # lhotse would give all ranks equally many batches by repeating utterances; error rates count each once.
-            everything = DynamicCutSampler(self._cuts, max_duration=limit, shuffle=False, rank=0, world_size=1)
+            with warnings.catch_warnings():
+                # About cuts in memory: small corpora are fine.
+                warnings.simplefilter("ignore", UserWarning)
+                everything = DynamicCutSampler(self._cuts, max_duration=limit, shuffle=False, rank=0, world_size=1)
             sampler = islice(everything, rank, None, ranks)
         with warnings.catch_warnings():
             # About small buffers: small corpora are fine.

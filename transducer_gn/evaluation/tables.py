@@ -8,7 +8,7 @@ from transducer_gn.evaluation.bootstrap import Difference
 from transducer_gn.evaluation.error_tables import comparison_row, measure_name
 from transducer_gn.evaluation.latency_results import LatencyDifference, compare_latency, mean_emission
 from transducer_gn.evaluation.published import PAPER_HOURS_PER_EPOCH, PAPER_SYSTEMS, PUBLIC_SYSTEMS
-from transducer_gn.evaluation.results import compare_results, measure_summary
+from transducer_gn.evaluation.results import Results, compare_results, measure_summary
 from transducer_gn.evaluation.runs import Run, headline_set, normalisation_text, decoded_sets
 from transducer_gn.evaluation.text_tables import Table, p_text, percent, signed
 
@@ -29,6 +29,7 @@ def key_table(baseline: Run, challenger: Run, part: str) -> Table:
     differences = compare_results(baseline.results[part], challenger.results[part])
     rows = [comparison_row(measure_name(name), difference) for name, difference in differences.items()]
     notes = ["Error rates in %. Paired bootstrap over utterances; a change below 0 is an improvement."]
+    notes += different_settings(baseline.results[part], challenger.results[part])
     latency = latency_difference(baseline, challenger, part)
     if latency is not None:
         rows += latency_rows(latency)
@@ -40,6 +41,14 @@ def key_table(baseline: Run, challenger: Run, part: str) -> Table:
         notes.append(control_note(differences["control words"]))
     columns = ["", baseline.name, challenger.name, "change", "95 % interval", "relative", "p"]
     return Table(f"Local against global on {part}", columns, rows, notes)
+
+
+def different_settings(first: Results, second: Results) -> list[str]:
+    """A warning if two systems were not decoded alike."""
+    sides = first.identity.get("settings"), second.identity.get("settings")
+    if sides[0] == sides[1]:
+        return []
+    return [f"Careful: decoded with different settings, {first.system} and {second.system}."]
 
 
 def latency_rows(latency: LatencyDifference) -> list[list[str]]:
@@ -85,7 +94,7 @@ def results_table(runs: Sequence[Run], baseline: Run | None) -> Table:
         rows.append([])
         for system in PAPER_SYSTEMS:
             rates = [percent(system.rates.get(part, math.nan)) for part in sets]
-            latency = "–" if system.latency is None else f"{system.latency:+d}"
+            latency = "–" if system.latency is None else f"{system.latency:+d}".replace("+0", "0")
             rows.append([system.name, system.normalisation, *rates, latency])
     return Table("Word error rate (%) and emission time", ["run", "normalisation", *sets, "emission"], rows, notes)
 

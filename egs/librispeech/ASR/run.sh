@@ -170,84 +170,89 @@ trained_runs() {
   done
 }
 
-if runs 0; then
-  log 0 "data in $data_dir"
-  read -ra further <<< "$prepare_flags"
-  if $dry_run; then
-    echo "./prepare.sh --corpus $corpus --data-dir $data_dir --dl-dir $dl_dir $prepare_flags"
-  else
-    "$here/prepare.sh" --corpus "$corpus" --data-dir "$data_dir" --dl-dir "$dl_dir" ${further[@]+"${further[@]}"}
+# The shell reads a function as a whole before it runs it: this file may change while hours of training go on.
+all_stages() {
+  if runs 0; then
+    log 0 "data in $data_dir"
+    read -ra further <<< "$prepare_flags"
+    if $dry_run; then
+      echo "./prepare.sh --corpus $corpus --data-dir $data_dir --dl-dir $dl_dir $prepare_flags"
+    else
+      "$here/prepare.sh" --corpus "$corpus" --data-dir "$data_dir" --dl-dir "$dl_dir" ${further[@]+"${further[@]}"}
+    fi
   fi
-fi
 
-if runs 1; then
-  log 1 "local baseline, $baseline_epochs epochs"
-  train local "$baseline_epochs"
+  if runs 1; then
+    log 1 "local baseline, $baseline_epochs epochs"
+    train local "$baseline_epochs"
+    finish_all
+  fi
+
+  if runs 2; then
+    log 2 "local baseline continued after epoch $branch_epoch"
+    branch local-continued "$branch_epoch" --normalisation.alpha 1 --normalisation.regulariser 0
+  fi
+
+  if runs 3; then
+    log 3 "branches after epoch $branch_epoch, by alpha"
+    for alpha in 0.8 0.6 0.3 0.1; do
+      branch "alpha-$alpha" "$branch_epoch" --normalisation.alpha "$alpha"
+    done
+  fi
+
+  if runs 4; then
+    log 4 "early branch, after epoch $early_epoch"
+    branch alpha-0.3-early "$early_epoch" --normalisation.alpha 0.3
+  fi
+
+  if runs 5; then
+    log 5 "fewer competitors"
+    for count in 2 5; do
+      branch "alpha-0.3-n$count" "$branch_epoch" --normalisation.alpha 0.3 --competitors.count "$count"
+    done
+  fi
+
+  if runs 6; then
+    log 6 "lookahead"
+    train lookahead "$epochs" --config "$here/conf/lookahead.yaml"
+  fi
+
+  if runs 7; then
+    log 7 "finite-state predictor, vocabulary 32"
+    finite_state=(--model.vocab_size 32 --model.predictor.kind finite-state)
+    [ "$settings" != librispeech ] || finite_state=(--config "$here/conf/finite-state-32.yaml")
+    train finite-state-local "$baseline_epochs" "${finite_state[@]}"
+    finish_all
+    train finite-state-global "$epochs" --config "$global_conf" "${finite_state[@]}" --normalisation.alpha 0.3 \
+      --normalisation.exact true --branch-from "$exp_root/finite-state-local/epoch-$branch_epoch.pt"
+  fi
   finish_all
-fi
 
-if runs 2; then
-  log 2 "local baseline continued after epoch $branch_epoch"
-  branch local-continued "$branch_epoch" --normalisation.alpha 1 --normalisation.regulariser 0
-fi
+  if runs 8; then
+    log 8 "decoding with beam $beam"
+    for run in $(trained_runs); do
+      launch "$run" python "$recipe/decode.py" --exp-dir "$exp_root/$run" --data-dir "$data_dir" --beam "$beam" \
+        ${sets:+--sets "[$sets]"}
+    done
+    finish_all
+  fi
 
-if runs 3; then
-  log 3 "branches after epoch $branch_epoch, by alpha"
-  for alpha in 0.8 0.6 0.3 0.1; do
-    branch "alpha-$alpha" "$branch_epoch" --normalisation.alpha "$alpha"
-  done
-fi
+  if runs 9; then
+    log 9 "emission times"
+    for run in $(trained_runs); do
+      launch "$run" python "$recipe/compute_latency.py" --exp-dir "$exp_root/$run" --data-dir "$data_dir" --beam "$beam" \
+        --display "$display" ${latency_sets:+--sets "[$latency_sets]"} ${latency_utterances:+--utterances "$latency_utterances"}
+    done
+    finish_all
+  fi
 
-if runs 4; then
-  log 4 "early branch, after epoch $early_epoch"
-  branch alpha-0.3-early "$early_epoch" --normalisation.alpha 0.3
-fi
+  if runs 10; then
+    log 10 "report in $exp_root/report"
+    if [ -z "$baseline" ] && [ -f "$exp_root/local-continued/best.json" ]; then baseline=local-continued; fi
+    launch report python "$recipe/report.py" --exp-root "$exp_root" --data-dir "$data_dir" \
+      ${baseline:+--baseline "$baseline"} ${challenger:+--challenger "$challenger"}
+    finish_all
+  fi
+}
 
-if runs 5; then
-  log 5 "fewer competitors"
-  for count in 2 5; do
-    branch "alpha-0.3-n$count" "$branch_epoch" --normalisation.alpha 0.3 --competitors.count "$count"
-  done
-fi
-
-if runs 6; then
-  log 6 "lookahead"
-  train lookahead "$epochs" --config "$here/conf/lookahead.yaml"
-fi
-
-if runs 7; then
-  log 7 "finite-state predictor, vocabulary 32"
-  finite_state=(--model.vocab_size 32 --model.predictor.kind finite-state)
-  [ "$settings" != librispeech ] || finite_state=(--config "$here/conf/finite-state-32.yaml")
-  train finite-state-local "$baseline_epochs" "${finite_state[@]}"
-  finish_all
-  train finite-state-global "$epochs" --config "$global_conf" "${finite_state[@]}" --normalisation.alpha 0.3 \
-    --normalisation.exact true --branch-from "$exp_root/finite-state-local/epoch-$branch_epoch.pt"
-fi
-finish_all
-
-if runs 8; then
-  log 8 "decoding with beam $beam"
-  for run in $(trained_runs); do
-    launch "$run" python "$recipe/decode.py" --exp-dir "$exp_root/$run" --data-dir "$data_dir" --beam "$beam" \
-      ${sets:+--sets "[$sets]"}
-  done
-  finish_all
-fi
-
-if runs 9; then
-  log 9 "emission times"
-  for run in $(trained_runs); do
-    launch "$run" python "$recipe/compute_latency.py" --exp-dir "$exp_root/$run" --data-dir "$data_dir" --beam "$beam" \
-      --display "$display" ${latency_sets:+--sets "[$latency_sets]"} ${latency_utterances:+--utterances "$latency_utterances"}
-  done
-  finish_all
-fi
-
-if runs 10; then
-  log 10 "report in $exp_root/report"
-  if [ -z "$baseline" ] && [ -f "$exp_root/local-continued/best.json" ]; then baseline=local-continued; fi
-  launch report python "$recipe/report.py" --exp-root "$exp_root" --data-dir "$data_dir" \
-    ${baseline:+--baseline "$baseline"} ${challenger:+--challenger "$challenger"}
-  finish_all
-fi
+all_stages
