@@ -16,7 +16,7 @@ regulariser to keep their log-sums near 0.
       the same, but it leaves out what our pruning rules leave out, and so gives the same result
   beam10_over_matmul
       ours with beam 10 over nothing but its products: encoder projection, joiner outputs of the points it evaluates,
-      LSTM gates, outputs and projections of the prefixes it creates, in the same batches
+      LSTM gates, outputs and projections of the prefixes it creates, in the same batches and the same order
 """
 
 import argparse
@@ -59,42 +59,41 @@ class Setting:
         search = PlainBeamSearch(self.model, beam, ALPHA, CAP, threshold)
         return [list(tokens) for tokens, _ in search.search(self.encoder_out[utterance])]
 
-    def count_rows(self, beam: int) -> tuple[list[int], list[int]]:
-        """How many rows each call of the joiner and of the predictor has in one search."""
-        joiner_rows: list[int] = []
-        predictor_rows: list[int] = []
-        joiner = self.model.joiner.register_forward_hook(
-            lambda module, inputs, logits: joiner_rows.append(logits.shape[:-1].numel())
+    def products(self, beam: int) -> list[tuple[str, int]]:
+        """The calls of joiner and predictor in one search, in their order, and the number of rows of each."""
+        calls: list[tuple[str, int]] = []
+        hook = self.model.joiner.register_forward_hook(
+            lambda module, inputs, logits: calls.append(("joiner", logits.shape[:-1].numel()))
         )
-        lstm_step = self.model.predictor.predictor.lstm.step
+        lstm = self.model.predictor.predictor.lstm
+        step = lstm.step
 
         def counting_step(x, state):
-            predictor_rows.append(len(x))
-            return lstm_step(x, state)
+            calls.append(("predictor", len(x)))
+            return step(x, state)
 
-        self.model.predictor.predictor.lstm.step = counting_step
+        lstm.step = counting_step
         try:
             self.beam(beam)
         finally:
-            joiner.remove()
-            del self.model.predictor.predictor.lstm.step
-        return joiner_rows, predictor_rows
+            hook.remove()
+            del lstm.step
+        return calls
 
 
-def products_alone(setting: Setting, joiner_rows: list[int], predictor_rows: list[int]) -> Callable[[], None]:
-    """A function that multiplies matrices of the given numbers of rows and does nothing else."""
+def products_alone(setting: Setting, calls: list[tuple[str, int]]) -> Callable[[], None]:
+    """A function that makes the matrix products of the given calls, in their order, and does nothing else."""
     joiner, predictor = setting.model.joiner, setting.model.predictor.predictor
-    output_weight = joiner.output_weight.detach()
-    layers = [weight.value.detach() for layer in predictor.lstm.layers for weight in (layer.input_weight, layer.state_weight)]
-    layers += [predictor.output.weight().detach(), joiner.predictor_projection.weight().detach()]
-    rows = {size: torch.randn(max(joiner_rows + predictor_rows), size) for size in {w.shape[1] for w in layers} | {output_weight.shape[1]}}
+    layers = [weight for layer in predictor.lstm.layers for weight in (layer.input_weight, layer.state_weight)]
+    layers += [predictor.output.weight, joiner.predictor_projection.weight]
+    weights = {"joiner": [joiner.output_weight.detach()], "predictor": [layer.value.detach() for layer in layers]}
+    widths = {weight.shape[1] for parts in weights.values() for weight in parts}
+    rows = {width: torch.randn(max(count for _, count in calls), width) for width in widths}
 
     def run() -> None:
         joiner.project_encoder(setting.encoder_out)
-        for count in joiner_rows:
-            functional.linear(rows[output_weight.shape[1]][:count], output_weight)
-        for count in predictor_rows:
-            for weight in layers:
+        for name, count in calls:
+            for weight in weights[name]:
                 functional.linear(rows[weight.shape[1]][:count], weight)
 
     return torch.no_grad()(run)
@@ -116,9 +115,14 @@ def main_ratios(repeats: int, plain_utterances: int) -> dict:
     """The ratios that the module's docstring names, and what they consist of."""
     setting = Setting()
     batch = len(setting.lengths)
-    joiner_rows, predictor_rows = setting.count_rows(10)
-    variants: dict[str, Callable[[], object]] = {f"beam{beam}": lambda beam=beam: setting.beam(beam) for beam in (4, 10, 50)}
-    variants |= {"greedy": setting.greedy, "matmul": products_alone(setting, joiner_rows, predictor_rows)}
+    calls = setting.products(10)
+    variants: dict[str, Callable[[], object]] = {
+        "beam10": lambda: setting.beam(10),
+        "matmul": products_alone(setting, calls),
+        "greedy": setting.greedy,
+        "beam4": lambda: setting.beam(4),
+        "beam50": lambda: setting.beam(50),
+    }
     seconds = {name: value / batch for name, value in processor_seconds(variants, repeats).items()}
 
     found = setting.beam(10)
@@ -137,39 +141,43 @@ def main_ratios(repeats: int, plain_utterances: int) -> dict:
         "tokens_per_frame": sum(len(sequences[0]) for sequences in found) / setting.lengths.sum().item(),
         "share_with_the_same_best": agreeing,
         "per_frame_and_utterance": {
-            "points_evaluated": sum(joiner_rows) / setting.lengths.sum().item(),
-            "prefixes_created": sum(predictor_rows) / setting.lengths.sum().item(),
+            f"rows of the {name}": sum(count for kind, count in calls if kind == name) / setting.lengths.sum().item()
+            for name in ("joiner", "predictor")
         },
     }
 
 
-def growth(repeats: int) -> dict:
-    """Processor seconds per utterance as one size changes, beam 10 and the rest as by default."""
+def growth() -> dict:
+    """Processor milliseconds per utterance and frame as one size changes; beam 10, batch 16, 100 frames, V 500 else."""
+    series = {
+        "beam": (1, 4, 10, 20, 50),
+        "batch": (1, 4, 16, 32),
+        "frames": (100, 200, 400),
+        "vocabulary": (250, 500, 1000),
+    }
     result: dict[str, dict[int, float]] = {}
-    for name, values in (("batch", (1, 4, 16, 32)), ("frames", (125, 250, 500)), ("vocabulary", (250, 500, 1000))):
+    for name, values in series.items():
         result[name] = {}
         for value in values:
-            setting = Setting(**{name: value})
-            seconds = processor_seconds({"beam10": lambda setting=setting: setting.beam(10)}, repeats)
-            result[name][value] = seconds["beam10"] / len(setting.lengths)
-    setting = Setting()
-    beams = {str(beam): lambda beam=beam: setting.beam(beam) for beam in (1, 4, 10, 20, 50)}
-    seconds = processor_seconds(beams, repeats)
-    result["beam"] = {int(beam): value / len(setting.lengths) for beam, value in seconds.items()}
+            sizes = {"frames": 100} | ({} if name == "beam" else {name: value})
+            setting = Setting(**sizes)
+            start = time.process_time()
+            setting.beam(value if name == "beam" else 10)
+            result[name][value] = 1000 * (time.process_time() - start) / setting.lengths.sum().item()
     return result
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", help="file to write the result to")
-    parser.add_argument("--repeats", type=int, default=3, help="runs to take the median of")
+    parser.add_argument("--repeats", type=int, default=3, help="runs to take the median of, after one to warm up")
     parser.add_argument("--plain-utterances", type=int, default=2, help="utterances for the plain search")
     parser.add_argument("--no-growth", action="store_true", help="leave out how time grows with sizes")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     result = main_ratios(arguments.repeats, arguments.plain_utterances)
     if not arguments.no_growth:
-        result["growth_seconds_per_utterance"] = growth(1)
+        result["growth_milliseconds_per_frame"] = growth()
     for name, value in result["ratios"].items():
         print(f"{name:24} {value:8.2f}")
     for name, share in result["share_with_the_same_best"].items():

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from transducer_gn.config import PredictorConfig
 from transducer_gn.model.joiner import Joiner
-from transducer_gn.model.predictor import LstmPredictor, State, build_predictor
+from transducer_gn.model.predictor import LstmPredictor, State, build_predictor, prepend_blank
 
 FRAMES_PER_TOKEN = 4
 GROUP = 6
@@ -76,6 +76,28 @@ class PlantedPredictor(nn.Module):
         """See `Predictor.step`."""
         output, state = self.predictor.step(tokens, state)
         return output + self.answers[tokens], state
+
+    def unroll(self, tokens: Tensor) -> Tensor:
+        """See `Predictor.unroll`."""
+        return self.predictor.unroll(tokens) + self.answers[prepend_blank(tokens)]
+
+    def unroll_tree(self, parents: Tensor, tokens: Tensor, depths: Tensor) -> Tensor:
+        """See `Predictor.unroll_tree`."""
+        return self.predictor.unroll_tree(parents, tokens, depths) + self.answers[tokens]
+
+
+class PlantedEncoder(nn.Module):
+    """A real encoder, with its whole cost, whose output hardly matters beside what is planted."""
+
+    def __init__(self, encoder: nn.Module, planted: Tensor) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.register_buffer("planted", planted)
+
+    def forward(self, *arguments) -> tuple[Tensor, Tensor]:
+        """See `Encoder.forward`; the planted frames [B, T, D] must be as many as come out."""
+        frames, lengths = self.encoder(*arguments)
+        return self.planted + 1e-3 * frames, lengths
 
 
 def solve(weight: Tensor, wanted: Tensor) -> Tensor:

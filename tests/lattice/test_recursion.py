@@ -4,6 +4,7 @@ whatever the weights, the lengths, the padding, the dtype and the backend."""
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import oracles
 import pytest
@@ -248,22 +249,34 @@ def test_bad_input_is_named(change, message):
         sequence_scores(**(arguments | change))
 
 
-def test_missing_backend_says_what_to_do(monkeypatch):
-    def no_module(name):
+@pytest.fixture
+def modules(monkeypatch):
+    """Decides which modules can be imported: a dictionary by name."""
+    found = {}
+
+    def import_module(name):
+        if name in found:
+            return found[name]
         raise ImportError(f"No module named {name!r}")
 
-    monkeypatch.setattr(recursion.importlib, "import_module", no_module)
+    monkeypatch.setattr(recursion.importlib, "import_module", import_module)
+    recursion._try_import.cache_clear()
+    yield found
+    recursion._try_import.cache_clear()
+
+
+def test_missing_backend_says_what_to_do(modules):
     with pytest.raises(ValueError, match="backend is 'k2', but it does not import .* set the backend to 'torch'"):
         resolve_backend("k2", torch.device("cpu"))
+    assert resolve_backend("auto", torch.device("cuda")) == resolve_backend("auto", torch.device("cpu")) == "torch"
+
+
+@pytest.mark.parametrize("with_cuda", [True, lambda: True], ids=["constant", "function"])
+def test_auto_takes_kernels_built_for_the_device(modules, with_cuda):
+    modules["fast_rnnt"] = SimpleNamespace(with_cuda=False)
+    assert resolve_backend("auto", torch.device("cpu")) == "fast_rnnt"
     assert resolve_backend("auto", torch.device("cuda")) == "torch"
-
-
-@pytest.mark.parametrize("with_cuda", [True, lambda: True])
-def test_auto_takes_kernels_built_for_the_device(monkeypatch, with_cuda):
-    class Module:
-        pass
-
-    Module.with_cuda = with_cuda if with_cuda is True else staticmethod(with_cuda)
-    monkeypatch.setattr(recursion.importlib, "import_module", lambda name: Module)
-    assert resolve_backend("auto", torch.device("cuda")) == "k2"
-    assert resolve_backend("auto", torch.device("cpu")) == "torch"
+    recursion._try_import.cache_clear()
+    modules["k2"] = SimpleNamespace(with_cuda=with_cuda)
+    assert resolve_backend("auto", torch.device("cpu")) == resolve_backend("auto", torch.device("cuda")) == "k2"
+    assert resolve_backend("auto", torch.device("mps")) == "torch"

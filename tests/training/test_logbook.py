@@ -2,8 +2,10 @@
 
 import json
 
+import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from transducer_gn.lattice.recursion import resolve_backend
 from transducer_gn.training.logbook import drop_later_metrics, duration, git_commit, installed_versions, start_log
 
 GLOBAL = {
@@ -50,7 +52,7 @@ def test_log_names_versions_commit_and_settings(train, tmp_path):
     start_log(folder, rank=0)
     train(folder, stop_after=1, **GLOBAL)
     log = (folder / "log-0.txt").read_text()
-    for text in (f"torch {installed_versions()['torch']}", git_commit(), "alpha_per_epoch: 1.0", "million parameters", "backend torch"):
+    for text in (f"torch {installed_versions()['torch']}", git_commit(), "alpha_per_epoch: 1.0", "million parameters", f"backend {resolve_backend('auto', torch.device('cpu'))}"):
         assert text in log
 
 

@@ -9,6 +9,7 @@ Backends, which agree to float tolerance:
   fast_rnnt  the same recursion as published alone
 """
 
+import functools
 import importlib
 import math
 from types import ModuleType
@@ -55,9 +56,10 @@ def sequence_scores(
 
 
 def resolve_backend(backend: str, device: torch.device) -> str:
-    """The backend that a setting means on a device: "auto" is the fastest one that imports.
+    """The backend that a setting means on a device: "auto" is the fastest one that imports and has kernels for it.
 
-    The CPU kernels of k2 and fast_rnnt are serial loops, slower than vectorised diagonals; their CUDA kernels are not.
+    Measured on a CPU, k2's and fast_rnnt's serial loops are as fast as each other and faster than diagonals of torch
+    operations: 7 times for a single sequence, still 1.3 times for a hundred.
     """
     if backend != "auto":
         if backend not in BACKENDS:
@@ -65,11 +67,7 @@ def resolve_backend(backend: str, device: torch.device) -> str:
         if backend != "torch":
             _import_backend(backend)
         return backend
-    if device.type == "cuda":
-        for name in ("k2", "fast_rnnt"):
-            if _supports_cuda(name):
-                return name
-    return "torch"
+    return next((name for name in ("k2", "fast_rnnt") if _has_kernels(name, device.type)), "torch")
 
 
 def check_lattice(token_weights: Tensor, blank_weights: Tensor, token_lengths: Tensor, frame_lengths: Tensor) -> None:
@@ -179,20 +177,29 @@ class _K2Recursion(torch.autograd.Function):
 
 def _import_backend(name: str) -> ModuleType:
     """Import k2 or fast_rnnt, or say how to do without."""
+    module = _try_import(name)
+    if isinstance(module, Exception):
+        raise ValueError(
+            f"backend is {name!r}, but it does not import ({module}); install {name} built for this torch, "
+            "or set the backend to 'torch'"
+        ) from module
+    return module
+
+
+@functools.cache
+def _try_import(name: str) -> ModuleType | Exception:
+    """A module, or why there is none; asked at every call of the recursion, so looked up once."""
     try:
         return importlib.import_module(name)
-    except (ImportError, OSError) as error:
-        raise ValueError(
-            f"backend is {name!r}, but it does not import ({error}); install {name} built for this torch, "
-            "or set the backend to 'torch'"
-        ) from error
+    except (ImportError, OSError) as error:  # a build for another torch fails to load its library
+        return error
 
 
-def _supports_cuda(name: str) -> bool:
-    """Whether a backend imports and was built with its CUDA kernels."""
-    try:
-        with_cuda = getattr(_import_backend(name), "with_cuda", False)
-    except ValueError:
+def _has_kernels(name: str, device_type: str) -> bool:
+    """Whether a backend imports and was built for a kind of device."""
+    module = _try_import(name)
+    if isinstance(module, Exception):
         return False
     # A constant in k2, a function in fast_rnnt.
-    return bool(with_cuda() if callable(with_cuda) else with_cuda)
+    with_cuda = getattr(module, "with_cuda", False)
+    return device_type == "cpu" or device_type == "cuda" and bool(with_cuda() if callable(with_cuda) else with_cuda)

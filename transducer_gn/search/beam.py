@@ -120,16 +120,13 @@ class BeamSearch:
         Where all logits are -inf there is nothing to normalise, and the log-sum is given as 0.
         """
         exists = live.scores > -torch.inf
-        rows = packing.rows_to_compute(exists)
-        outputs = prefixes.gather_outputs(live.rows).flatten(0, 1)
-        frames = frame.repeat_interleave(exists.shape[1], dim=0)
-        if len(rows) < exists.numel():
-            outputs, frames = outputs[rows], frames[rows]
-        logits = self.model.joiner(frames, outputs)
+        points, width = exists.numel(), exists.shape[1]
+        chosen = packing.rows_to_compute(exists)
+        logits = self.model.joiner(frame.index_select(0, chosen // width), prefixes.gather_outputs(live.rows, chosen))
         log_sums = logits.logsumexp(-1)
-        if len(rows) < exists.numel():
-            logits = logits.new_full((exists.numel(), logits.shape[1]), -torch.inf).index_copy_(0, rows, logits)
-            log_sums = log_sums.new_full((exists.numel(),), -torch.inf).index_copy_(0, rows, log_sums)
+        if len(chosen) < points:
+            logits = logits.new_full((points, logits.shape[1]), -torch.inf).index_copy_(0, chosen, logits)
+            log_sums = log_sums.new_full((points,), -torch.inf).index_copy_(0, chosen, log_sums)
         logits, log_sums = logits.view(*exists.shape, -1), log_sums.view_as(exists)
         is_faulty = (exists & (log_sums.isnan() | log_sums.isposinf())).any(1)
         return logits, log_sums.where(log_sums > -torch.inf, 0), is_faulty
@@ -153,9 +150,11 @@ class BeamSearch:
         promises = logits + (live.scores + (1 - 2 * self.alpha) * log_sums)[:, :, None]
         promises[:, :, BLANK] = -torch.inf
         promises = promises.flatten(1)
+        threshold = finished.threshold(self.beam)
+        if packing.nothing_to_compute(promises.amax(1, keepdim=True).float() > threshold):
+            return live.narrow(0)
         choice = best_indices(promises, self.beam)
-        promise = promises.gather(1, choice)
-        keep = promise.float() > finished.threshold(self.beam)
+        keep = promises.gather(1, choice).float() > threshold
         width = packing.width_to_compute(keep)
         choice, keep = choice[:, :width], keep[:, :width]
         parent, token = choice // vocabulary, choice % vocabulary

@@ -31,3 +31,8 @@ def width_to_compute(mask: Tensor) -> int:
 def bound(lengths: Tensor, known_bound: int) -> int:
     """The largest of `lengths` [...] where it can be seen, else `known_bound`, which it does not exceed."""
     return int(lengths.max()) if may_look(lengths) and lengths.numel() else known_bound
+
+
+def nothing_to_compute(mask: Tensor) -> bool:
+    """Whether `mask` [...] is known to be false everywhere."""
+    return may_look(mask) and not bool(mask.any())

@@ -72,9 +72,9 @@ class PrefixPool:
         age_order = self.nodes.scatter(1, torch.cat(in_use, dim=1), torch.iinfo(torch.long).max)
         return age_order.argsort(dim=1)[:, :count]
 
-    def gather_outputs(self, rows: Tensor) -> Tensor:
-        """Projected predictor outputs [B, M, J] of `rows` [B, M]."""
-        return self.outputs.flatten(0, 1).index_select(0, self._flat(rows).flatten()).view(*rows.shape, -1)
+    def gather_outputs(self, rows: Tensor, chosen: Tensor) -> Tensor:
+        """Projected predictor outputs [n, J] of those of `rows` [B, M] whose flattened indices are `chosen` [n]."""
+        return self.outputs.flatten(0, 1).index_select(0, self._flat(rows).flatten().index_select(0, chosen))
 
     def add(self, model, is_new: Tensor, rows: Tensor, nodes: Tensor, tokens: Tensor, parent_rows: Tensor) -> None:
         """Let the predictor read one token after each of some prefixes, all in one call, and keep what it says.
@@ -89,16 +89,17 @@ class PrefixPool:
         chosen = rows_to_compute(is_new)
         if len(chosen) == 0:
             return
-        sources = self._flat(parent_rows).flatten()[chosen]
-        targets = self._flat(rows).flatten()[chosen]
-        tokens = tokens.flatten()[chosen]
-        is_new = is_new.flatten()[chosen]
-        parents = self.nodes.flatten()[sources]
-        output, state = model.predictor.step(tokens, tuple(part.flatten(0, 1)[sources] for part in self.state))
+        sources = self._flat(parent_rows).flatten().index_select(0, chosen)
+        targets = self._flat(rows).flatten().index_select(0, chosen)
+        tokens = tokens.flatten().index_select(0, chosen)
+        is_new = is_new.flatten().index_select(0, chosen)
+        parents = self.nodes.flatten().index_select(0, sources)
+        state = tuple(part.flatten(0, 1).index_select(0, sources) for part in self.state)
+        output, state = model.predictor.step(tokens, state)
         self._write(self.outputs, targets, model.joiner.project_predictor(output))
         for part, values in zip(self.state, state, strict=True):
             self._write(part, targets, values)
-        self._write(self.nodes, targets, torch.where(is_new, nodes.flatten()[chosen], NO_NODE))
+        self._write(self.nodes, targets, torch.where(is_new, nodes.flatten().index_select(0, chosen), NO_NODE))
         self._write(self.parents, targets, torch.where(is_new, parents, NO_PARENT))
         self._write(self.tokens, targets, tokens)
 

@@ -18,6 +18,7 @@ class NormalisationConfig:
         regulariser: weight of the log-sum regulariser; 0 for none
         regulariser_ramp: epochs over which that weight rises from 0
         exact: sum Z over all sequences instead of competitors; needs a finite-state predictor and a small vocabulary
+        exact_tokens_per_frame: tokens that these sequences may have at one frame
     """
 
     alpha: float = 1.0
@@ -26,9 +27,11 @@ class NormalisationConfig:
     regulariser: float = 0.0
     regulariser_ramp: float = 1.0
     exact: bool = False
+    exact_tokens_per_frame: int = 3
 
     def __post_init__(self) -> None:
         section = "normalisation"
+        require_positive(section, exact_tokens_per_frame=self.exact_tokens_per_frame)
         require(0 <= self.alpha <= 1, f"{section}.alpha", f"must be from 0 (global) to 1 (local), not {self.alpha}")
         require_positive(section, alpha_per_epoch=self.alpha_per_epoch)
         for name in ("alpha_delay", "regulariser", "regulariser_ramp"):
@@ -43,14 +46,15 @@ class CompetitorConfig:
     Args:
         count: N, competitors per utterance
         beam: hypotheses that the search keeps, more than count; null for count + 1
-        max_tokens_per_frame: tokens that the search may emit at one frame
+        max_tokens_per_frame: tokens that the search may emit at one frame. One is enough to find competitors, and
+            costs a third of three; their scores count all alignments in any case
         lookahead: batches that are searched together before training on them, with an encoder pass of their own, as
             in the paper (20); 0 searches on the encoder output of the training pass itself
     """
 
     count: int = 10
     beam: int | None = None
-    max_tokens_per_frame: int = 3
+    max_tokens_per_frame: int = 1
     lookahead: int = 0
 
     def __post_init__(self) -> None:

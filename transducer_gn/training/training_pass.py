@@ -128,5 +128,5 @@ class TrainingPass(nn.Module):
             joiner.output_bias,
             alpha=weights.alpha,
             regulariser_weight=weights.regulariser,
-            max_tokens_per_frame=self.config.competitors.max_tokens_per_frame,
+            max_tokens_per_frame=self.config.normalisation.exact_tokens_per_frame,
         )

@@ -68,15 +68,13 @@ class Validator:
 
     def _recognise(self, training_pass: TrainingPass, plan: Plan, alpha: float) -> list[str]:
         encoder_out, frame_lengths = training_pass.encode(plan.batch, plan.chunk)
-        settings = self._config
         found = beam_search(
             training_pass.model,
             encoder_out,
             frame_lengths,
-            beam=settings.training.validation_beam,
+            beam=self._config.training.validation_beam,
             nbest=1,
             alpha=alpha,
-            max_tokens_per_frame=settings.competitors.max_tokens_per_frame,
         )
         return [self._tokenizer.decode(hypotheses[0]) for hypotheses in found.tokens]
 
