@@ -167,6 +167,13 @@ def test_different_settings_are_pointed_out():
     assert "epoch-1-beam-4 and epoch-1-beam-50" in tables.different_settings(results(4), results(50))[0]
 
 
+def test_an_alpha_on_its_way_is_pointed_out(root):
+    run = {run.name: run for run in find_runs(root)}["global"]
+    at = {"test": Results("test", "epoch-2", {"alpha": 0.75}, run.results["test"].utterances)}
+    assert tables.alpha_notes(type(run)(**vars(run) | {"results": at})) == ["global is decoded at alpha 0.75, not 0.5."]
+    assert tables.alpha_notes(run) == []
+
+
 def test_shares_of_readings_are_read_off_the_beam():
     texts = [["MAIL", "NAIL"], ["NAIL"], ["A"], []]
     shares = reading_shares(texts, torch.tensor([0.5, 0.25, 0.125, 0.125]).log(), ("NAIL", "MAIL"))

@@ -92,6 +92,7 @@ def results_table(runs: Sequence[Run], baseline: Run | None) -> Table:
             [run.name, normalisation_text(run), branch_text(run), *rates, latency_cell(run, baseline, headline)]
         )
     notes = ["Each system at its epoch of lowest error rate on the dev set."]
+    notes += [note for run in runs for note in alpha_notes(run)]
     if baseline is not None:
         notes.append(f"Emission: change of the mean emission time on {headline} against {baseline.name}, in ms.")
     if is_librispeech(runs):
@@ -108,6 +109,12 @@ def results_table(runs: Sequence[Run], baseline: Run | None) -> Table:
         rows,
         notes,
     )
+
+
+def alpha_notes(run: Run) -> list[str]:
+    """Says so where a run was decoded at an alpha that is not the one it moves to."""
+    used = sorted({results.identity.get("alpha", run.alpha) for results in run.results.values()})
+    return [f"{run.name} is decoded at alpha {alpha:g}, not {run.alpha:g}." for alpha in used if alpha != run.alpha]
 
 
 def branch_text(run: Run) -> str:
