@@ -6,6 +6,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from transducer_gn.lattice.recursion import resolve_backend
+from transducer_gn.training import trainer
 from transducer_gn.training.logbook import drop_later_metrics, duration, git_commit, installed_versions, start_log
 
 GLOBAL = {
@@ -19,7 +20,7 @@ GLOBAL = {
 
 def test_metrics_tensorboard_and_best_epoch(train, tmp_path):
     folder = tmp_path / "exp"
-    trainer = train(folder, **GLOBAL)
+    run = train(folder, **GLOBAL)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     training = [line for line in lines if line["kind"] == "train"]
     validation = [line for line in lines if line["kind"] == "valid"]
@@ -27,16 +28,33 @@ def test_metrics_tensorboard_and_best_epoch(train, tmp_path):
     wanted += "gradient_norm seconds_encoder seconds_search seconds_objective seconds_backward seconds_optimiser"
     assert all(name in training[-1] for name in wanted.split())
     assert [line["step"] for line in training] == sorted({line["step"] for line in training})
-    assert validation[-1]["epoch"] == 2.0 and validation[-1]["step"] == trainer.progress.step
+    assert validation[-1]["epoch"] == 2.0 and validation[-1]["step"] == run.progress.step
     best = json.loads((folder / "best.json").read_text())
-    ends = {round(line["epoch"]): line["wer"] for line in validation}
-    assert best == {"epoch": min(ends, key=ends.get), "wer": min(ends.values()), "last_epoch": 2}
+    assert best == {"epoch": 2, "wer": validation[-1]["wer"], "last_epoch": 2}
     events = EventAccumulator(str(folder / "tensorboard"))
     events.Reload()
     tags = events.Tags()
     assert {"train/alpha", "train/loss", "valid/wer"} <= set(tags["scalars"]) and "train/log_sum" in tags["histograms"]
     assert any("sentences" in tag for tag in tags["tensors"])
     assert [x.step for x in events.Scalars("train/alpha")] == [line["step"] for line in training]
+
+
+def test_best_epoch_is_that_of_the_lowest_error_rate_once_alpha_stays(train, tmp_path, monkeypatch):
+    rates = iter([5.0, 40.0, 30.0, 35.0])
+
+    def validate(self):
+        self.logbook.metrics("valid", self.progress.step, self.progress.epoch, {"wer": 0.0})
+        return {"wer": next(rates)}
+
+    monkeypatch.setattr(trainer.Trainer, "_validate", validate)
+    train(tmp_path / "exp", **GLOBAL | {"training.epochs": 4, "training.validate_interval": 1000})
+    # Alpha arrives in the middle of the first epoch; the first epoch's rate is the lowest of all.
+    assert json.loads((tmp_path / "exp" / "best.json").read_text()) == {"epoch": 1, "wer": 5.0, "last_epoch": 4}
+    rates = iter([5.0, 40.0, 30.0, 35.0])
+    slow = GLOBAL | {"training.epochs": 4, "training.validate_interval": 1000, "normalisation.alpha_delay": 1.2}
+    train(tmp_path / "slow", **slow)
+    # Here it arrives in the second epoch, so that what came before does not count.
+    assert json.loads((tmp_path / "slow" / "best.json").read_text()) == {"epoch": 3, "wer": 30.0, "last_epoch": 4}
 
 
 def test_lines_after_the_last_checkpoint_and_broken_ones_are_dropped(tmp_path):

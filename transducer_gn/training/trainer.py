@@ -47,6 +47,8 @@ class Progress:
       step: updates made. epoch: whole epochs done. batch: batches done of the current epoch.
       branch_epoch: epochs done when this run branched off; its schedule counts from there.
       best_epoch, best_wer: the epoch of this run with the lowest word error rate on the dev set, from 1; 0 for none.
+      best_alpha: alpha at that epoch. While alpha moves, the newest epoch counts as the best: error rates of different
+        objectives are not compared, and what the run is about is the alpha it arrives at.
     """
 
     step: int = 0
@@ -55,6 +57,7 @@ class Progress:
     branch_epoch: int = 0
     best_epoch: int = 0
     best_wer: float = float("inf")
+    best_alpha: float = 1.0
 
 
 class Trainer:
@@ -194,9 +197,9 @@ class Trainer:
     def _end_epoch(self) -> None:
         self._add_to_average()
         values = self._validate()
-        progress = self.progress
-        if values["wer"] < progress.best_wer:
-            progress.best_epoch, progress.best_wer = progress.epoch, values["wer"]
+        progress, alpha = self.progress, self._weights().alpha
+        if values["wer"] < progress.best_wer or alpha != progress.best_alpha:
+            progress.best_epoch, progress.best_wer, progress.best_alpha = progress.epoch, values["wer"], alpha
         self._save(checkpoint.epoch_path(self.folder, progress.epoch))
         if self.world.is_first:
             best = {"epoch": progress.best_epoch, "wer": progress.best_wer, "last_epoch": progress.epoch}
