@@ -131,7 +131,8 @@ def main_ratios(repeats: int, plain_utterances: int) -> dict:
         start = time.process_time()
         plain = [setting.plain(utterance, 10, threshold) for utterance in range(plain_utterances)]
         seconds[name] = (time.process_time() - start) / plain_utterances
-        agreeing[name] = sum(ours[0] == theirs[0] for ours, theirs in zip(found, plain, strict=False)) / plain_utterances
+        same = [ours[0] == theirs[0] for ours, theirs in zip(found, plain, strict=False)]
+        agreeing[name] = sum(same) / len(same)
     ratios = {f"beam{beam}_over_greedy": seconds[f"beam{beam}"] / seconds["greedy"] for beam in (4, 10, 50)}
     ratios |= {f"{name}_over_beam10": seconds[name] / seconds["beam10"] for name in agreeing}
     ratios["beam10_over_matmul"] = seconds["beam10"] / seconds["matmul"]

@@ -91,7 +91,8 @@ def test_text_and_times_are_those_of_the_whole_search(model, recognizer, samples
             stream.accept(piece)
         final = stream.finish()
         assert final.text == LetterTokenizer().decode(wanted.tokens)
-        starts = [t for i, (token, t) in enumerate(zip(wanted.tokens, wanted.times, strict=True)) if token <= 9 or i == 0]
+        numbered = enumerate(zip(wanted.tokens, wanted.times, strict=True))
+        starts = [time for number, (token, time) in numbered if token <= 9 or number == 0]
         assert [word.start for word in final.words] == pytest.approx([0.04 * t for t in starts])
         assert stream.finished
     # An utterance of some length is no test if nothing is said in it.

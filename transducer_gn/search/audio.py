@@ -20,7 +20,9 @@ def check_samples(samples: Tensor | np.ndarray, sampling_rate: int, wanted_rate:
     """Mono samples [n] as floats between -1 and 1; 16-bit integers are scaled. Any number of them, also none."""
     samples = torch.as_tensor(samples)
     if sampling_rate != wanted_rate:
-        raise UserError(f"the audio has {sampling_rate} samples per second, but the model needs {wanted_rate}: resample it")
+        raise UserError(
+            f"the audio has {sampling_rate} samples per second, but the model needs {wanted_rate}: resample it"
+        )
     if samples.dim() != 1:
         raise UserError(
             f"the audio must be mono, samples in one dimension; it has the shape {list(samples.shape)}: "

@@ -85,10 +85,9 @@ class Hypotheses:
 def concatenate_hypotheses(parts: list[Hypotheses]) -> Hypotheses:
     """The utterances of several, one after the other."""
     longest = max(part.tokens.shape[2] for part in parts)
-    padded = [
-        replace(part, tokens=_pad(part.tokens, longest), times=_pad(part.times, longest)) for part in parts
-    ]
-    return Hypotheses(**{field.name: torch.cat([getattr(part, field.name) for part in padded]) for field in fields(Hypotheses)})
+    padded = [replace(part, tokens=_pad(part.tokens, longest), times=_pad(part.times, longest)) for part in parts]
+    names = [field.name for field in fields(Hypotheses)]
+    return Hypotheses(**{name: torch.cat([getattr(part, name) for part in padded]) for name in names})
 
 
 def _pad(tensor: Tensor, length: int) -> Tensor:

@@ -66,8 +66,9 @@ class Display:
         if self.as_json:
             self._print_json(name, partial, stream, final)
         elif self._in_place:
-            text = f"{name}: {partial.text}" if final else f"{name}: {partial.stable}|{partial.text[len(partial.stable):]}"
-            self.output.write(CLEAR_LINE + text + ("\n" if final else ""))
+            rest = partial.text[len(partial.stable) :]
+            text = f"{partial.text}\n" if final else f"{partial.stable}|{rest}"
+            self.output.write(f"{CLEAR_LINE}{name}: {text}")
         elif final:
             self.output.write(f"{name}: {partial.text}\n")
         if final:

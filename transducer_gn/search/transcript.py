@@ -1,4 +1,4 @@
-"""The text of a stream as it grows: words with times, what is settled, and how often the recogniser changed its mind."""
+"""The text of a stream as it grows: words with times, what is settled, and how often it was changed."""
 
 from dataclasses import dataclass, field
 
