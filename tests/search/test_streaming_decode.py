@@ -16,7 +16,7 @@ import torch
 from transducer_gn.config import Config, EncoderConfig, JoinerConfig, ModelConfig, PredictorConfig, StreamingConfig
 from transducer_gn.data.features import fbank
 from transducer_gn.data.tokenizer import train_tokenizer
-from transducer_gn.evaluation.trained import load_trained
+from transducer_gn.evaluation.systems import load_checkpoint_system
 from transducer_gn.model.chunk import evaluation_chunk
 from transducer_gn.model.transducer import build_model
 from transducer_gn.search.beam import beam_search
@@ -47,6 +47,7 @@ def checkpoint(tmp_path_factory) -> Path:
         "model": model.state_dict(),
         "average": RunningAverage(model).state_dict(),
         "config": asdict(Config(model=model_config)),
+        "progress": {"epoch": 1, "batch": 0, "branch_epoch": 0},
         "tokenizer": torch.frombuffer(bytearray(tokenizer.model), dtype=torch.uint8),
     }
     save_checkpoint(path, content)
@@ -74,13 +75,13 @@ def run(checkpoint: Path, *arguments: str, stdin: bytes = b"") -> subprocess.Com
 
 def whole_text(checkpoint: Path, path: Path) -> str:
     """The text of a whole-utterance search with the same settings."""
-    trained = load_trained(checkpoint)
+    system = load_checkpoint_system(checkpoint)
     audio, _ = soundfile.read(path, dtype="float32")
     features = torch.as_tensor(fbank().extract(audio[None], RATE))
-    chunk = evaluation_chunk(trained.config.streaming)
-    encoder_out, lengths = trained.model.encoder(features[None], torch.tensor([len(features)]), chunk)
-    found = beam_search(trained.model, encoder_out, lengths, 4, 1, trained.alpha)
-    return trained.tokenizer.decode(found.tokens[0][0])
+    chunk = evaluation_chunk(system.config.model.streaming)
+    encoder_out, lengths = system.model.encoder(features[None], torch.tensor([len(features)]), chunk)
+    found = beam_search(system.model, encoder_out, lengths, 4, 1, system.alpha)
+    return system.tokenizer.decode(found.tokens[0][0])
 
 
 def test_a_folder_gives_json_lines_and_the_text_of_the_whole_search(checkpoint, folder):

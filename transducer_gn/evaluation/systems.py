@@ -72,8 +72,23 @@ class System:
 def load_system(folder: Path, choice: SystemChoice = SystemChoice(), device: torch.device | None = None) -> System:
     """Load the chosen parameters of an experiment folder; UserError if they are not there."""
     name, content = read_parameters(folder, choice)
+    return build_system(name, content, folder, choice.alpha, device)
+
+
+def load_checkpoint_system(path: Path, average: bool = False, alpha: float | None = None) -> System:
+    """Load a checkpoint by its file; `average` takes the running average of the parameters instead of the last ones."""
+    content = load_checkpoint(path)
+    if average:
+        content["model"] = content["model"] | average_between(None, content["average"])
+    return build_system(path.stem, content, path.parent, alpha)
+
+
+def build_system(
+    name: str, content: Mapping[str, Any], folder: Path, alpha: float | None, device: torch.device | None = None
+) -> System:
+    """The system that a checkpoint's content describes; on the GPU if there is one, unless told where."""
     config = config_from(content["config"])
-    alpha = choice.alpha if choice.alpha is not None else trained_alpha(config, content["progress"], folder)
+    alpha = alpha if alpha is not None else trained_alpha(config, content["progress"], folder)
     model = build_model(config.model)
     model.load_state_dict(content["model"])
     model.eval().requires_grad_(False)

@@ -18,11 +18,11 @@ from pathlib import Path
 import torch
 
 from transducer_gn.errors import UserError, run_script
+from transducer_gn.evaluation.systems import load_checkpoint_system
 from transducer_gn.model.chunk import Chunk, evaluation_chunk
 from transducer_gn.search.audio import audio_files, read_pieces, read_raw_pieces
 from transducer_gn.search.live import Display, Source, recognise_sources
 from transducer_gn.search.streaming import StreamingRecognizer
-from transducer_gn.evaluation.trained import load_trained
 
 SAMPLING_RATE = 16000
 
@@ -62,13 +62,12 @@ def main() -> None:
     if flags.alpha is not None and not 0 <= flags.alpha <= 1:
         raise UserError(f"--alpha must be between 0 and 1, not {flags.alpha}")
     torch.set_num_threads(flags.threads)
-    trained = load_trained(flags.checkpoint, flags.average)
-    chunk = evaluation_chunk(trained.config.streaming)
+    system = load_checkpoint_system(flags.checkpoint, flags.average, flags.alpha)
+    chunk = evaluation_chunk(system.config.model.streaming)
     if flags.chunk is not None or flags.left_context is not None:
         chunk = Chunk(flags.chunk or chunk.size, chunk.left if flags.left_context is None else flags.left_context)
-    alpha = trained.alpha if flags.alpha is None else flags.alpha
     recognizer = StreamingRecognizer(
-        trained.model, trained.tokenizer, chunk, flags.beam, alpha, flags.max_tokens_per_frame
+        system.model, system.tokenizer, chunk, flags.beam, system.alpha, flags.max_tokens_per_frame
     )
     inputs = sources(flags.inputs, max(1, round(flags.piece * SAMPLING_RATE)))
     totals = recognise_sources(recognizer, iter(inputs), flags.concurrent, Display(flags.json))
