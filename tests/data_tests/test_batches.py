@@ -263,8 +263,12 @@ def test_a_state_of_another_token_model_is_refused(data):
 
 
 def test_a_state_survives_a_checkpoint(make, tmp_path):
-    torch.save(make(PLAIN).state_dict(), tmp_path / "checkpoint.pt")
-    make(PLAIN).load_state_dict(torch.load(tmp_path / "checkpoint.pt", weights_only=True))
+    batches = make(PLAIN)
+    next(iter(batches))
+    torch.save(batches.state_dict(), tmp_path / "checkpoint.pt")
+    resumed = make(PLAIN)
+    resumed.load_state_dict(torch.load(tmp_path / "checkpoint.pt", weights_only=True))
+    assert resumed.state_dict() == batches.state_dict() and resumed.consumed == 1
 
 
 def test_noise_without_noise_is_named(data):

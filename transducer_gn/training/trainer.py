@@ -7,7 +7,6 @@ epoch, so that stopping and resuming anywhere gives the same parameters, bit for
 import json
 import logging
 import signal
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from fractions import Fraction

@@ -47,9 +47,15 @@ class TrainingPass(nn.Module):
 
     def forward(self, plan: Plan, weights: Weights, warmup: float, clock: Clock) -> Objective:
         """The objective of one batch, which is on the model's device."""
-        batch = plan.batch
         with clock.part("encoder"):
-            encoder_out, frame_lengths = self.encode(batch, plan.chunk, warmup)
+            encoder_out, frame_lengths = self.encode(plan.batch, plan.chunk, warmup)
+        return self.objective(encoder_out, frame_lengths, plan, weights, clock)
+
+    def objective(
+        self, encoder_out: Tensor, frame_lengths: Tensor, plan: Plan, weights: Weights, clock: Clock
+    ) -> Objective:
+        """What follows the encoder, whose output is [B, T, D] with frame_lengths [B]."""
+        batch = plan.batch
         if self.config.normalisation.exact:
             with clock.part("objective"):
                 return self._exact(encoder_out, frame_lengths, batch, weights)

@@ -10,6 +10,7 @@ from transducer_gn.data.batches import Batches
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.model.chunk import evaluation_chunk
+from transducer_gn.model.transducer import Transducer
 from transducer_gn.search.beam import beam_search
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.distributed import World
@@ -56,8 +57,9 @@ class Validator:
             batches.set_epoch(0)
             for batch in batches:
                 plan = Plan(batch.to(self._world.device), self.chunk, None, seed=0)
-                found = training_pass(plan, weights, 1.0, Clock(self._world.device)).sums
-                texts = self._recognise(training_pass, plan, weights.alpha)
+                encoded = training_pass.encode(plan.batch, plan.chunk)
+                found = training_pass.objective(*encoded, plan, weights, Clock(self._world.device)).sums
+                texts = self._recognise(training_pass.model, *encoded, weights.alpha)
                 found = dict(found) | self._errors(batch.texts, texts)
                 sums = {name: total + found[name].double().cpu() for name, total in sums.items()}
                 sentences += list(zip(batch.texts, texts, strict=True))[: SENTENCES - len(sentences)]
@@ -66,10 +68,12 @@ class Validator:
         wer = 100 * float(sums["errors"]) / max(float(sums["words"]), 1.0)
         return Validation({"wer": wer, **metrics(sums)}, sentences)
 
-    def _recognise(self, training_pass: TrainingPass, plan: Plan, alpha: float) -> list[str]:
-        encoder_out, frame_lengths = training_pass.encode(plan.batch, plan.chunk)
+    def _recognise(
+        self, model: Transducer, encoder_out: torch.Tensor, frame_lengths: torch.Tensor, alpha: float
+    ) -> list[str]:
+        """Texts from encoder frames [B, T, D] and their numbers [B]."""
         found = beam_search(
-            training_pass.model,
+            model,
             encoder_out,
             frame_lengths,
             beam=self._config.training.validation_beam,
