@@ -265,6 +265,17 @@ def modules(monkeypatch):
     recursion._try_import.cache_clear()
 
 
+def backend_module(**attributes):
+    return SimpleNamespace(mutual_information_recursion=None, **attributes)
+
+
+def test_a_folder_that_is_named_like_a_backend_is_none(modules):
+    modules["k2"] = SimpleNamespace(__path__=["/somewhere/k2"])
+    assert resolve_backend("auto", torch.device("cpu")) == "torch"
+    with pytest.raises(ValueError, match="k2 from .*/somewhere/k2.* has no mutual_information_recursion"):
+        resolve_backend("k2", torch.device("cpu"))
+
+
 def test_missing_backend_says_what_to_do(modules):
     with pytest.raises(ValueError, match="backend is 'k2', but it does not import .* set the backend to 'torch'"):
         resolve_backend("k2", torch.device("cpu"))
@@ -273,10 +284,10 @@ def test_missing_backend_says_what_to_do(modules):
 
 @pytest.mark.parametrize("with_cuda", [True, lambda: True], ids=["constant", "function"])
 def test_auto_takes_kernels_built_for_the_device(modules, with_cuda):
-    modules["fast_rnnt"] = SimpleNamespace(with_cuda=False)
+    modules["fast_rnnt"] = backend_module(with_cuda=False)
     assert resolve_backend("auto", torch.device("cpu")) == "fast_rnnt"
     assert resolve_backend("auto", torch.device("cuda")) == "torch"
     recursion._try_import.cache_clear()
-    modules["k2"] = SimpleNamespace(with_cuda=with_cuda)
+    modules["k2"] = backend_module(with_cuda=with_cuda)
     assert resolve_backend("auto", torch.device("cpu")) == resolve_backend("auto", torch.device("cuda")) == "k2"
     assert resolve_backend("auto", torch.device("mps")) == "torch"

@@ -1,5 +1,9 @@
 """Invariant: gradients of ranks that share utterances equal those of one process that has them all."""
 
+import os
+import socket
+import time
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -10,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from transducer_gn.config import config_parser, read_config
 from transducer_gn.data.batches import Batch
 from transducer_gn.model.chunk import Chunk
-from transducer_gn.training.distributed import World
+from transducer_gn.training.distributed import World, join_world
 from transducer_gn.training.schedule import Weights
 from transducer_gn.training.trainer import Trainer
 from transducer_gn.training.training_pass import Plan
@@ -69,5 +73,35 @@ def test_two_ranks_have_the_gradient_of_one_process(shares, toy, tmp_path):
     assert len(batch) >= 4
     expected = gradients(trainer, batch)
     assert all(grad.abs().max() > 0 for grad in expected.values())
-    port = 20000 + torch.randint(0, 20000, (), generator=torch.Generator().manual_seed(id(tmp_path) % 1000)).item()
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
     multiprocessing.spawn(run_rank, (flags, tmp_path, port, expected, shares), nprocs=2)
+
+
+def join_and_die(rank, attempt, port, delay):
+    """A rank under torchrun's agent that ends without a word to anybody."""
+    time.sleep(delay)
+    variables = {"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    variables |= {"TORCHELASTIC_USE_AGENT_STORE": True, "TORCHELASTIC_RESTART_COUNT": attempt, "GROUP_WORLD_SIZE": 1}
+    os.environ.update({name: str(value) for name, value in variables.items()})
+    with join_world() as world:
+        assert world.sum({"x": torch.tensor(1.0)})["x"] == 2
+        os._exit(0)
+
+
+def test_a_restarted_rank_does_not_look_for_a_dead_one():
+    # The agent's store outlives the ranks. The first rank of the second attempt joins while only the addresses of the
+    # first attempt can be there.
+    store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    context = multiprocessing.get_context("spawn")
+    for attempt in (0, 1):
+        ranks = [context.Process(target=join_and_die, args=(rank, attempt, store.port, 3 * rank)) for rank in (0, 1)]
+        for rank in ranks:
+            rank.start()
+        for rank in ranks:
+            rank.join(60)
+        codes = [rank.exitcode for rank in ranks]
+        for rank in ranks:
+            rank.kill()
+        assert codes == [0, 0], attempt

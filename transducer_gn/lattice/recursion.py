@@ -190,9 +190,13 @@ def _import_backend(name: str) -> ModuleType:
 def _try_import(name: str) -> ModuleType | Exception:
     """A module, or why there is none; asked at every call of the recursion, so looked up once."""
     try:
-        return importlib.import_module(name)
+        module = importlib.import_module(name)
     except (ImportError, OSError) as error:  # a build for another torch fails to load its library
         return error
+    # Any folder named k2 on the path imports as an empty package: a checkout of its sources beside a script, say.
+    if not hasattr(module, "mutual_information_recursion"):
+        return ImportError(f"{name} from {list(module.__path__)} has no mutual_information_recursion")
+    return module
 
 
 def _has_kernels(name: str, device_type: str) -> bool:

@@ -82,12 +82,28 @@ def join_world():
     if size == 1:
         yield World(device=device)
         return
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    store, rank, size = next(dist.rendezvous("env://"))
+    dist.init_process_group(
+        "nccl" if device.type == "cuda" else "gloo", store=keys_of_this_attempt(store), rank=rank, world_size=size
+    )
     try:
         group = dist.new_group(backend="gloo")
         yield World(dist.get_rank(), size, device, group)
     finally:
         dist.destroy_process_group()
+
+
+def keys_of_this_attempt(store: dist.Store) -> dist.Store:
+    """A view of the store in which ranks find only what ranks of the same attempt have put there.
+
+    torchrun's agent keeps one store over all restarts, with the addresses of ranks that are dead by now: a rank that
+    reads one before its new owner has written it waits for a connection that never comes. Agents of several machines
+    count their attempts differently, so this can be done on one machine only; with several, users switch the shared
+    store off (README).
+    """
+    if os.environ.get("GROUP_WORLD_SIZE", "1") != "1":
+        return store
+    return dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
 def launch(processes: int, script: str, arguments: list[str], max_restarts: int = 3) -> None:
