@@ -7,7 +7,13 @@ import oracles
 import pytest
 import torch
 
-from transducer_gn.lattice.finite_state import log_normaliser, nbest_share, prefix_states, sequence_weights
+from transducer_gn.lattice.finite_state import (
+    capped_scores,
+    log_normaliser,
+    nbest_share,
+    prefix_states,
+    sequence_weights,
+)
 from transducer_gn.lattice.recursion import sequence_scores
 
 CASES = [  # context, vocabulary, frames, tokens per frame
@@ -101,6 +107,25 @@ def test_share_of_an_nbest_list_equals_enumeration(seed):
     share = nbest_share(logits, torch.tensor([frames]), tokens, lengths, limit)
     assert share.item() == pytest.approx(math.exp(covered - total), rel=1e-9)
     assert 0 < share.item() < 1
+
+
+def test_gradients_of_sequences_longer_than_a_frame_can_emit():
+    # With one token per frame, most points of the lattice cannot be reached; the last sequence cannot be emitted at all.
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randn(2, 3, 4, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    blanks = torch.randn(2, 3, 5, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    lengths, frame_lengths = torch.tensor([[4, 3, 0], [2, -1, 4]]), torch.tensor([4, 2])
+
+    def reachable_scores(tokens, blanks):
+        scores = capped_scores(tokens, blanks, lengths, frame_lengths, 1)
+        return scores[scores > -math.inf]
+
+    assert len(reachable_scores(tokens, blanks)) == 5
+    assert torch.autograd.gradcheck(reachable_scores, (tokens, blanks))
+    scores = capped_scores(tokens, blanks, lengths, frame_lengths, 1)
+    assert scores[1, 2] == -math.inf
+    gradients = torch.autograd.grad(scores.masked_fill(scores == -math.inf, 0).sum(), (tokens, blanks))
+    assert all((gradient[1, 2] == 0).all() and gradient.isfinite().all() for gradient in gradients)
 
 
 def test_list_of_all_sequences_covers_everything():

@@ -16,6 +16,7 @@ VOCAB = 7
 CONFIGS = {
     "lstm-1": PredictorConfig(kind="lstm", embedding_dim=6, dim=5, layers=1),
     "lstm-2": PredictorConfig(kind="lstm", embedding_dim=6, dim=5, layers=2),
+    "lstm-biased": PredictorConfig(kind="lstm", embedding_dim=6, dim=5, layers=2, forget_bias=3.0),
     "finite-1": PredictorConfig(kind="finite-state", dim=5, context=1),
     "finite-2": PredictorConfig(kind="finite-state", dim=5, context=2),
     "finite-3": PredictorConfig(kind="finite-state", dim=5, context=3),
@@ -157,6 +158,15 @@ def test_tree_recursion_computes_each_distinct_prefix_once(monkeypatch: pytest.M
     parents, tokens, depths, _ = prefix_forest([[[1, 2, 3]] * 10])
     model.unroll_tree(*map(torch.tensor, (parents, tokens, depths)))
     assert set(rows) == {4}
+
+
+def test_forget_bias_acts_on_the_forget_gates_alone() -> None:
+    torch.manual_seed(0)
+    plain = build_predictor(CONFIGS["lstm-2"], VOCAB)
+    biased = build_predictor(CONFIGS["lstm-biased"], VOCAB)
+    biased.load_state_dict(plain.state_dict())
+    for layer, other in zip(plain.lstm.layers, biased.lstm.layers, strict=True):
+        torch.testing.assert_close(other.bias() - layer.bias(), torch.tensor([0.0] * 5 + [3.0] * 5 + [0.0] * 10))
 
 
 @pytest.mark.parametrize("context", [1, 2, 3])

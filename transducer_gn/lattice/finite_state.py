@@ -15,6 +15,9 @@ from torch.autograd.function import once_differentiable
 
 from transducer_gn.lattice.prefix_tree import BLANK, distinct_sequences
 
+# A log-weight that stands for minus infinity.
+UNREACHABLE = -1e30
+
 
 def log_normaliser(logits: Tensor, frame_lengths: Tensor, max_tokens_per_frame: int) -> Tensor:
     """Exact log Z: the log-sum over all label sequences with at most so many tokens at each frame.
@@ -212,16 +215,19 @@ def capped_scores(
     Args:
       token_weights: [B, N, U, T]; blank_weights: [B, N, U + 1, T]; lengths: [B, N]; frame_lengths: [B].
     """
-    sums = torch.full_like(blank_weights[..., 0], -math.inf)
+    # The logarithm of a sum of zeros has no gradient, not even zero; that of next to nothing has.
+    token_weights, blank_weights = token_weights.clamp(min=UNREACHABLE), blank_weights.clamp(min=UNREACHABLE)
+    sums = torch.full_like(blank_weights[..., 0], UNREACHABLE)
     sums[..., 0] = 0
     for t in range(blank_weights.shape[3]):
         rounds = [sums]
         for _ in range(max_tokens_per_frame):
             emitted = rounds[-1][..., :-1] + token_weights[..., t]
-            rounds.append(torch.nn.functional.pad(emitted, (1, 0), value=-math.inf))
+            rounds.append(torch.nn.functional.pad(emitted, (1, 0), value=UNREACHABLE))
         done = (torch.stack(rounds) + blank_weights[..., t]).logsumexp(0)
         sums = torch.where((t < frame_lengths)[:, None, None], done, sums)
-    return sums.gather(2, lengths.clamp(min=0)[:, :, None])[..., 0]
+    scores = sums.gather(2, lengths.clamp(min=0)[:, :, None])[..., 0]
+    return scores.masked_fill(scores < UNREACHABLE / 2, -math.inf)
 
 
 def _check_lengths(name: str, lengths: Tensor, most: int, shape: tuple[int, ...], least: int = 0) -> None:

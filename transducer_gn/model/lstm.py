@@ -16,15 +16,25 @@ LstmState = tuple[Tensor, Tensor]
 
 
 class LstmLayer(nn.Module):
-    """The weights of one layer; gates in the order input, forget, cell, output."""
+    """The weights of one layer; gates in the order input, forget, cell, output.
 
-    def __init__(self, inputs: int, dim: int) -> None:
+    `forget_bias` is what the forget gates are biased by before anything is learnt. It is not a parameter: the
+    optimiser would soon wear it down.
+    """
+
+    def __init__(self, inputs: int, dim: int, forget_bias: float) -> None:
         super().__init__()
         # The usual initial distribution, uniform on +-dim^-0.5, has this root mean square.
         rms = (3 * dim) ** -0.5
         self.input_weight = ScaledTensor(4 * dim, inputs, rms=rms)
         self.state_weight = ScaledTensor(4 * dim, dim, rms=rms)
-        self.bias = ScaledBias(4 * dim)
+        self.learnt_bias = ScaledBias(4 * dim)
+        offsets = torch.tensor([0.0, forget_bias, 0.0, 0.0]).repeat_interleave(dim)
+        self.register_buffer("bias_offsets", offsets, persistent=False)
+
+    def bias(self) -> Tensor:
+        """The biases [4H] of the gates as they act."""
+        return self.learnt_bias() + self.bias_offsets
 
     def step(self, x: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """From input `x` [B, inputs] and states [B, H] to the next states [B, H]."""
@@ -39,14 +49,16 @@ class LstmLayer(nn.Module):
 class Lstm(nn.Module):
     """Several LSTM layers of width `dim`."""
 
-    def __init__(self, inputs: int, dim: int, layers: int) -> None:
+    def __init__(self, inputs: int, dim: int, layers: int, forget_bias: float = 0.0) -> None:
         super().__init__()
         self.dim = dim
-        self.layers = nn.ModuleList(LstmLayer(inputs if layer == 0 else dim, dim) for layer in range(layers))
+        self.layers = nn.ModuleList(
+            LstmLayer(inputs if layer == 0 else dim, dim, forget_bias) for layer in range(layers)
+        )
 
     def initial_state(self, batch: int) -> LstmState:
         """Zero states, each [batch, layers, H]."""
-        state = self.layers[0].bias.value.new_zeros(batch, len(self.layers), self.dim)
+        state = self.layers[0].bias_offsets.new_zeros(batch, len(self.layers), self.dim)
         return state, state.clone()
 
     def step(self, x: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:

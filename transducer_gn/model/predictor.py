@@ -56,11 +56,13 @@ class LstmPredictor(nn.Module):
     sequence, and not every device has an LSTM in half precision.
     """
 
-    def __init__(self, vocab_size: int, embedding_dim: int, dim: int, layers: int) -> None:
+    def __init__(
+        self, vocab_size: int, embedding_dim: int, dim: int, layers: int, forget_bias: float = 0.0
+    ) -> None:
         super().__init__()
         self.output_dim = dim
         self.embedding = ScaledEmbedding(vocab_size, embedding_dim)
-        self.lstm = Lstm(embedding_dim, dim, layers)
+        self.lstm = Lstm(embedding_dim, dim, layers, forget_bias)
         self.output = ScaledLinear(dim, dim)
 
     def initial_state(self, batch: int) -> State:
@@ -142,5 +144,5 @@ class FiniteStatePredictor(nn.Module):
 def build_predictor(config: PredictorConfig, vocab_size: int) -> LstmPredictor | FiniteStatePredictor:
     """The predictor that `config` asks for."""
     if config.kind == "lstm":
-        return LstmPredictor(vocab_size, config.embedding_dim, config.dim, config.layers)
+        return LstmPredictor(vocab_size, config.embedding_dim, config.dim, config.layers, config.forget_bias)
     return FiniteStatePredictor(vocab_size, config.dim, config.context)

@@ -1,0 +1,101 @@
+"""Invariant: a list of all sequences is the exact normaliser, with the exact gradient; shorter lists fall short of it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+import toy_data
+from evaluation.scripts import run_script
+from small_models import small_model_config
+
+from transducer_gn.config import Config, PredictorConfig, config_parser, read_config
+from transducer_gn.data.batches import Batch
+from transducer_gn.evaluation.coverage import batch_losses, measure_coverage
+from transducer_gn.evaluation.systems import System
+from transducer_gn.model.chunk import evaluation_chunk
+from transducer_gn.model.transducer import build_model
+from transducer_gn.training.distributed import World
+from transducer_gn.training.exact_objective import exact_objective
+from transducer_gn.training.trainer import Trainer
+
+# Two frames with at most one of three labels each have 1 + 3 + 9 sequences.
+ALL = 13
+FEATURE_FRAMES = 11
+
+
+@pytest.fixture
+def system():
+    torch.manual_seed(0)
+    predictor = PredictorConfig(kind="finite-state", dim=10, context=1)
+    config = replace(small_model_config(), vocab_size=4, predictor=predictor)
+    model = build_model(config).double().eval().requires_grad_(False)
+    with torch.no_grad():
+        model.joiner.output.weight.value.mul_(5)
+    return System("small", model, Config(model=config), None, alpha=0.4, fingerprint="")
+
+
+@pytest.fixture
+def batch():
+    features = torch.randn(2, FEATURE_FRAMES, 16, generator=torch.Generator().manual_seed(1)).double()
+    return Batch(
+        features=features,
+        feature_lengths=torch.tensor([FEATURE_FRAMES, FEATURE_FRAMES - 4]),
+        tokens=torch.tensor([[1, 2], [3, 0]]),
+        token_lengths=torch.tensor([2, 1]),
+        texts=["", ""],
+        ids=["a", "b"],
+        kinds=["", ""],
+        durations=torch.ones(2),
+        custom=[{}, {}],
+    )
+
+
+def test_a_list_of_all_sequences_is_exact(system, batch):
+    shorter, whole = measure_coverage(system, [batch], [1, ALL - 1], max_tokens_per_frame=1)
+    assert whole.log_shares == pytest.approx([0.0, 0.0], abs=1e-9)
+    assert whole.cosine == pytest.approx(1.0, abs=1e-9) and whole.distance < 1e-9
+    assert all(log_share < -0.001 for log_share in shorter.log_shares)
+    assert shorter.distance > 0.01 and shorter.cosine < 0.9999
+
+
+def test_the_exact_loss_is_the_one_of_training(system, batch):
+    losses, _ = batch_losses(system, batch, [1], max_tokens_per_frame=2)
+    model, joiner = system.model, system.model.joiner
+    chunk = evaluation_chunk(system.config.model.streaming)
+    encoder_out, lengths = model.encoder(batch.features, batch.feature_lengths, chunk)
+    expected = exact_objective(
+        joiner.project_encoder(encoder_out),
+        lengths,
+        joiner.project_predictor(model.predictor.all_states()),
+        batch.tokens,
+        batch.token_lengths,
+        joiner.output_weight,
+        joiner.output_bias,
+        alpha=system.alpha,
+        max_tokens_per_frame=2,
+    )
+    torch.testing.assert_close(losses[None], expected.loss, rtol=1e-9, atol=1e-9)
+
+
+def test_the_script_says_more_with_longer_lists(toy, tmp_path):
+    settings = {"training.memory_scan": "false", "training.epochs": 1, "model.predictor.kind": "finite-state"}
+    settings |= {"model.predictor.context": 1}
+    config, _ = read_config(config_parser("test"), toy_data.toy_settings(toy, **settings))
+    folder = tmp_path / "finite-state"
+    folder.mkdir()
+    Trainer(config, folder, World()).run()
+    output = tmp_path / "coverage.json"
+    arguments = ["--checkpoints", f"[{folder}/epoch-1.pt]", "--counts", "[1,4,16]", "--utterances", "3"]
+    result = run_script("nbest_coverage.py", *arguments, "--output", output)
+    (values,) = json.loads(output.read_text())
+    by_count = [x["log_shares"] for x in values["lists"]]
+    assert [len(shares) for shares in by_count] == [3, 3, 3]
+    for shorter, longer in zip(by_count, by_count[1:]):
+        assert all(a < b < 0 for a, b in zip(shorter, longer, strict=True))
+    assert "finite-state epoch-1" in result.stdout
+
+
+def test_a_predictor_that_remembers_everything_is_refused(runs):
+    result = run_script("nbest_coverage.py", "--checkpoints", f"[{runs}/local/epoch-1.pt]", check=False)
+    assert result.returncode == 2 and "finite-state predictor" in result.stderr

@@ -1,0 +1,125 @@
+"""How good N-best lists are as normalisers, for systems whose exact Z can be computed.
+
+With a finite-state predictor Z is a sum over all label sequences that dynamic programming can do. Beside it stands what
+training takes for it: the reference and the N best competitors of a search at the system's alpha. Both count alignments
+with at most so many tokens per frame, so that all of the difference is that of the lists.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from transducer_gn.data.batches import Batch
+from transducer_gn.evaluation.recognition import RecognitionSettings
+from transducer_gn.evaluation.systems import System
+from transducer_gn.lattice.finite_state import capped_scores, log_normaliser, sequence_weights
+from transducer_gn.lattice.prefix_tree import distinct_sequences
+from transducer_gn.search.competitors import find_competitors
+from transducer_gn.training.exact_objective import state_logits
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Lists of the reference and N competitors against exact Z.
+
+    Attributes:
+      count: N. log_shares: logarithms of the list's share of exact Z, one for each utterance.
+      cosine: of the angle between the gradient of the loss with the list and that of the exact loss, both with respect
+        to all parameters and summed over all utterances.
+      distance: norm of the difference of these gradients, relative to the exact one's.
+    """
+
+    count: int
+    log_shares: list[float]
+    cosine: float
+    distance: float
+
+
+def measure_coverage(
+    system: System, batches: Iterable[Batch], counts: Sequence[int], max_tokens_per_frame: int
+) -> list[Coverage]:
+    """Coverage for each N in `counts`, over all utterances of the batches, which are on the system's device."""
+    system.model.requires_grad_(True)
+    parameters = list(system.model.parameters())
+    names = [None, *counts]
+    gradients = {count: [torch.zeros_like(parameter) for parameter in parameters] for count in names}
+    log_shares: dict[int, list[float]] = {count: [] for count in counts}
+    for batch in batches:
+        losses, covered = batch_losses(system, batch, counts, max_tokens_per_frame)
+        for count in counts:
+            log_shares[count] += covered[count].tolist()
+        for count in names:
+            found = torch.autograd.grad(losses[count], parameters, retain_graph=True, allow_unused=True)
+            for total, gradient in zip(gradients[count], found, strict=True):
+                total += 0 if gradient is None else gradient
+    system.model.requires_grad_(False)
+    exact = flat(gradients[None])
+    results = []
+    for count in counts:
+        own = flat(gradients[count])
+        cosine = float(torch.nn.functional.cosine_similarity(own, exact, dim=0))
+        results.append(Coverage(count, log_shares[count], cosine, float((own - exact).norm() / exact.norm())))
+    return results
+
+
+def batch_losses(
+    system: System, batch: Batch, counts: Sequence[int], max_tokens_per_frame: int
+) -> tuple[dict[int | None, Tensor], dict[int, Tensor]]:
+    """Losses of a batch by N, the exact one under None; and the logarithms [B] of the lists' shares of exact Z."""
+    model, alpha = system.model, system.alpha
+    encoder_out, frame_lengths = model.encoder(
+        batch.features, batch.feature_lengths, RecognitionSettings().chunk_of(system)
+    )
+    competitors = find_competitors(
+        model,
+        encoder_out.detach(),
+        frame_lengths,
+        batch.tokens,
+        batch.token_lengths,
+        max(counts),
+        alpha,
+        max_tokens_per_frame=max_tokens_per_frame,
+    )
+    tokens, lengths = competitors.with_references(batch.tokens, batch.token_lengths)
+    joiner = model.joiner
+    states = joiner.project_predictor(model.predictor.all_states())
+    logits = state_logits(joiner.project_encoder(encoder_out), states, joiner.output_weight, joiner.output_bias)
+    scores = list_scores(logits, tokens, lengths, frame_lengths, max_tokens_per_frame)
+    scores = scores.masked_fill(~distinct_sequences(tokens, lengths), -math.inf)
+    interpolated = logits - alpha * logits.logsumexp(3, keepdim=True)
+    numerator = list_scores(interpolated, tokens[:, :1], lengths[:, :1], frame_lengths, max_tokens_per_frame)[:, 0]
+    exact = log_normaliser(logits, frame_lengths, max_tokens_per_frame)
+    losses: dict[int | None, Tensor] = {None: ((1 - alpha) * exact - numerator).sum()}
+    covered = {}
+    for count in counts:
+        normaliser = scores[:, : 1 + count].logsumexp(1)
+        losses[count] = ((1 - alpha) * normaliser - numerator).sum()
+        covered[count] = (normaliser - exact).detach()
+    return losses, covered
+
+
+def list_scores(
+    logits: Tensor, tokens: Tensor, lengths: Tensor, frame_lengths: Tensor, max_tokens_per_frame: int
+) -> Tensor:
+    """Log-sums [B, N] over the alignments of the sequences of a list.
+
+    Args:
+      logits: [B, T, V**c, V]; tokens: [B, N, U]; lengths: [B, N], -1 where there is no sequence; frame_lengths: [B].
+    """
+    token_weights, blank_weights, _ = sequence_weights(logits, tokens, lengths)
+    return capped_scores(token_weights, blank_weights, lengths, frame_lengths, max_tokens_per_frame)
+
+
+def flat(tensors: Sequence[Tensor]) -> Tensor:
+    """All elements in one row."""
+    return torch.cat([tensor.flatten() for tensor in tensors])
+
+
+def coverage_row(name: str, system: System, coverage: Coverage) -> list[str]:
+    """The cells of one list in a table."""
+    shares = torch.tensor(coverage.log_shares).exp()
+    numbers = (shares.mean(), shares.median(), coverage.cosine, coverage.distance)
+    return [name, f"{system.alpha:g}", str(coverage.count), *(f"{float(number):.3f}" for number in numbers)]
