@@ -10,17 +10,18 @@ Stages (--stage N, --stop-stage N; by default all)
    0  prepare       prepare.sh
    1  local         baseline, locally normalised
    2  continued     the baseline continued from where the others branch off, with their batches: the fair opponent
-   3  alpha         branches to alpha 0.8, 0.6, 0.3, 0.1
+   3  alpha         branches to alpha 0.8, 0.6, 0.3, 0.1, 0
    4  early         a branch to alpha 0.3 from an earlier epoch
-   5  competitors   branches to alpha 0.3 with N 2 and 5
+   5  ablations     branches to alpha 0.3 with other numbers N of competitors, and without the regulariser
    6  lookahead     baseline that sees whole utterances
    7  finite-state  vocabulary 32: local, and global with the exact normaliser
    8  decode        word error rates of all runs at their best epoch
    9  latency       emission times of all runs, against the baseline
   10  report        tables, figures, one HTML page
 
-Runs are EXP-ROOT/NAME: local, local-continued, alpha-0.8, alpha-0.6, alpha-0.3, alpha-0.1, alpha-0.3-early, alpha-0.3-n2,
-alpha-0.3-n5, lookahead, finite-state-local, finite-state-global. `--only NAME[,NAME...]` leaves all others out.
+Runs are EXP-ROOT/NAME: local, local-continued, alpha-0.8, alpha-0.6, alpha-0.3, alpha-0.1, alpha-0, alpha-0.3-early,
+alpha-0.3-nN for each N of --counts, alpha-0.3-unregularised, lookahead, finite-state-local, finite-state-global.
+`--only NAME[,NAME...]` leaves all others out.
 
 Options
   --corpus NAME         as for prepare.sh (librispeech); settings of conf/CORPUS.yaml and conf/CORPUS-global.yaml
@@ -36,6 +37,7 @@ Options
   --baseline-epochs N   epochs of the baseline (as --epochs; mini: up to the branch)
   --branch-epoch N      epoch that branches start from (10)
   --early-epoch N       epoch of the early branch (3)
+  --counts N[,N...]     numbers of competitors other than that of --global-conf (2,5; mini 2,10)
   --sets SET[,SET...]   sets to decode (all dev and test sets)
   --latency-sets SET[,SET...]   sets for emission times (the same)
   --beam N              hypotheses in decoding (50)
@@ -55,7 +57,7 @@ fail() {
 }
 
 corpus=librispeech stage=0 stop_stage=100 world_size=1 jobs=1 only= exp_root= data_dir= dl_dir=download conf= global_conf=
-epochs= baseline_epochs= branch_epoch=10 early_epoch=3 sets= latency_sets= latency_utterances= beam=50 display=true baseline= challenger=
+epochs= baseline_epochs= branch_epoch=10 early_epoch=3 counts= sets= latency_sets= latency_utterances= beam=50 display=true baseline= challenger=
 prepare_flags= train_flags= dry_run=false
 
 while [ $# -gt 0 ]; do
@@ -63,7 +65,7 @@ while [ $# -gt 0 ]; do
     --help | -h) usage; exit 0 ;;
     --dry-run) dry_run=true; shift; continue ;;
     --corpus | --stage | --stop-stage | --world-size | --jobs | --only | --exp-root | --data-dir | --dl-dir | --conf | \
-      --global-conf | --epochs | --baseline-epochs | --branch-epoch | --early-epoch | --sets | --latency-sets | \
+      --global-conf | --epochs | --baseline-epochs | --branch-epoch | --early-epoch | --counts | --sets | --latency-sets | \
       --latency-utterances | --beam | \
       --display | --baseline | --challenger | --prepare-flags | --train-flags) ;;
     *) fail "unknown option $1; see run.sh --help" ;;
@@ -81,12 +83,15 @@ case $corpus in
   mini)
     epochs=${epochs:-15}
     baseline_epochs=${baseline_epochs:-$branch_epoch}
+    counts=${counts:-2,10}
     ;;
   *)
     epochs=${epochs:-40}
     baseline_epochs=${baseline_epochs:-$epochs}
+    counts=${counts:-2,5}
     ;;
 esac
+[[ $counts =~ ^[0-9]+(,[0-9]+)*$ ]] || fail "--counts must be whole numbers with commas between them, not '$counts'"
 # Corpora without settings of their own are treated as LibriSpeech.
 settings=$name
 [ -f "$here/conf/$settings.yaml" ] || settings=librispeech
@@ -106,8 +111,10 @@ done
 [ "$jobs" -ge 1 ] || fail "--jobs must be at least 1"
 
 $dry_run || source "$here/local/environment.sh"
-# Runs side by side share the cores.
-[ "$jobs" -eq 1 ] || export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((($(nproc) + jobs - 1) / jobs))}
+# Runs side by side share the cores; the baseline, which all others wait for, has them to itself.
+threads=${OMP_NUM_THREADS:-$((($(nproc) + jobs - 1) / jobs))}
+baseline_threads=${OMP_NUM_THREADS:-$(nproc)}
+export OMP_NUM_THREADS=$threads
 
 log() { echo "$(date '+%H:%M:%S') stage $1: $2"; }
 runs() { [ "$stage" -le "$1" ] && [ "$1" -le "$stop_stage" ]; }
@@ -164,8 +171,10 @@ branch() { # branch NAME EPOCH FLAGS...: off the local baseline
 }
 
 trained_runs() {
-  local run
-  for run in local local-continued alpha-{0.8,0.6,0.3,0.1} alpha-0.3-{early,n2,n5} lookahead finite-state-{local,global}; do
+  local run count
+  local names="local local-continued $(echo alpha-{0.8,0.6,0.3,0.1,0}) alpha-0.3-early"
+  for count in ${counts//,/ }; do names+=" alpha-0.3-n$count"; done
+  for run in $names alpha-0.3-unregularised lookahead finite-state-{local,global}; do
     if wanted "$run" && { $dry_run || [ -f "$exp_root/$run/best.json" ]; }; then echo "$run"; fi
   done
 }
@@ -184,7 +193,7 @@ all_stages() {
 
   if runs 1; then
     log 1 "local baseline, $baseline_epochs epochs"
-    train local "$baseline_epochs"
+    OMP_NUM_THREADS=$baseline_threads train local "$baseline_epochs"
     finish_all
   fi
 
@@ -195,7 +204,7 @@ all_stages() {
 
   if runs 3; then
     log 3 "branches after epoch $branch_epoch, by alpha"
-    for alpha in 0.8 0.6 0.3 0.1; do
+    for alpha in 0.8 0.6 0.3 0.1 0; do
       branch "alpha-$alpha" "$branch_epoch" --normalisation.alpha "$alpha"
     done
   fi
@@ -206,10 +215,11 @@ all_stages() {
   fi
 
   if runs 5; then
-    log 5 "fewer competitors"
-    for count in 2 5; do
+    log 5 "other numbers of competitors; no regulariser"
+    for count in ${counts//,/ }; do
       branch "alpha-0.3-n$count" "$branch_epoch" --normalisation.alpha 0.3 --competitors.count "$count"
     done
+    branch alpha-0.3-unregularised "$branch_epoch" --normalisation.alpha 0.3 --normalisation.regulariser 0
   fi
 
   if runs 6; then
@@ -221,7 +231,8 @@ all_stages() {
     log 7 "finite-state predictor, vocabulary 32"
     finite_state=(--model.vocab_size 32 --model.predictor.kind finite-state)
     [ "$settings" != librispeech ] || finite_state=(--config "$here/conf/finite-state-32.yaml")
-    train finite-state-local "$baseline_epochs" "${finite_state[@]}"
+    # For all epochs: its continuation is the fair opponent.
+    train finite-state-local "$epochs" "${finite_state[@]}"
     finish_all
     train finite-state-global "$epochs" --config "$global_conf" "${finite_state[@]}" --normalisation.alpha 0.3 \
       --normalisation.exact true --branch-from "$exp_root/finite-state-local/epoch-$branch_epoch.pt"
