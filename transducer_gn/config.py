@@ -12,7 +12,13 @@ from jsonargparse import ArgumentParser, Namespace
 
 from transducer_gn.errors import require, require_positive, require_probability
 from transducer_gn.training.objective import ObjectiveSettings
-from transducer_gn.training.settings import CompetitorConfig, DataConfig, NormalisationConfig, TrainingConfig
+from transducer_gn.training.settings import (
+    AlignmentConfig,
+    CompetitorConfig,
+    DataConfig,
+    NormalisationConfig,
+    TrainingConfig,
+)
 
 
 @dataclass(frozen=True)
@@ -140,12 +146,19 @@ class JoinerConfig:
 
     Args:
         dim: width of the hidden layer
+        blank_prior: probability of a blank before anything is learnt, the tokens sharing the rest; null for all alike.
+            With it, small models begin to learn sooner
     """
 
     dim: int = 512
+    blank_prior: float | None = None
 
     def __post_init__(self) -> None:
         require_positive("model.joiner", dim=self.dim)
+        prior = self.blank_prior
+        require(
+            prior is None or 0 < prior < 1, "model.joiner.blank_prior", f"must be between 0 and 1, or null, not {prior}"
+        )
 
 
 @dataclass(frozen=True)
@@ -229,6 +242,7 @@ class Config:
     Args:
         model: the Transducer
         data: what to train and validate on
+        alignment: help for the beginning of training
         normalisation: the way from local to global normalisation
         competitors: the search for competitors in training
         objective: how the objective is evaluated
@@ -238,6 +252,7 @@ class Config:
 
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
+    alignment: AlignmentConfig = field(default_factory=AlignmentConfig)
     normalisation: NormalisationConfig = field(default_factory=NormalisationConfig)
     competitors: CompetitorConfig = field(default_factory=CompetitorConfig)
     objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)

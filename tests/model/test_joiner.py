@@ -36,6 +36,18 @@ def test_logits_follow_the_definition_at_every_lattice_point(joiner: Joiner) -> 
         np.testing.assert_allclose(array(logits[b, t, u]), oracle, atol=1e-12)
 
 
+def test_a_blank_prior_is_what_weights_start_from() -> None:
+    torch.manual_seed(0)
+    model = Joiner(encoder_dim=6, predictor_dim=5, dim=4, vocab_size=9, blank_prior=0.8)
+    with torch.no_grad():
+        model.output.weight.value.zero_()
+        model.output.bias.value.zero_()
+    logits = model(model.project_encoder(torch.randn(3, 6)), model.project_predictor(torch.randn(3, 5)))
+    expected = torch.tensor([0.8] + [0.2 / 8] * 8).log().expand(3, 9)
+    torch.testing.assert_close(logits, expected)
+    assert set(model.state_dict()) == set(Joiner(6, 5, 4, 9).state_dict())
+
+
 def test_output_layer_can_be_evaluated_row_by_row(joiner: Joiner) -> None:
     encoder, predictor = joiner.project_encoder(torch.randn(3, 6)), joiner.project_predictor(torch.randn(3, 5))
     rows = torch.tensor([0, 4])

@@ -52,8 +52,8 @@ class Case:
         hidden = torch.tanh(self.frames[b] + self.prefixes[self.tree.nodes[b, s]][:, None])
         return hidden @ self.weight.t() + self.bias
 
-    def literal(self, alpha, regulariser_weight):
-        """The formula of the paper by enumeration of alignments."""
+    def literal(self, alpha, regulariser_weight, diagonal_prior=0.0):
+        """The formula of the paper by enumeration of alignments; the prior is on the tokens of the reference."""
         total = 0.0
         for b, frames in enumerate(self.frame_lengths.tolist()):
             seen, raw_scores, squares = [], [], []
@@ -73,6 +73,9 @@ class Case:
                         [[w - alpha * z for w, z in zip(*rows, strict=True)] for rows in zip(arcs, log_sum, strict=False)]
                         for arcs in (token, blank)
                     ]
+                    for u, t in itertools.product(range(length), range(frames)):
+                        away = (t + 0.5) / frames - (u + 0.7) / length
+                        interpolated[0][u][t] -= diagonal_prior * away**2
                     total -= oracles.sequence_score(*interpolated, length, frames)
             total += (1 - alpha) * oracles.log_sum_exp(raw_scores)
             total += regulariser_weight * frames * sum(squares) / len(squares)
@@ -88,6 +91,15 @@ def test_equals_the_formula_written_out(seed, regulariser_weight, alpha):
     expected = case.literal(**options)
     assert case.objective(**options).loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
     assert case.dense(**options).item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.3])
+@pytest.mark.parametrize("seed", range(8))
+def test_diagonal_prior_is_on_the_alignments_of_the_reference(seed, alpha):
+    case = Case(seed)
+    expected = case.literal(alpha, 0.01, diagonal_prior=20.0)
+    found = case.objective(alpha=alpha, regulariser_weight=0.01, diagonal_prior=20.0).loss.item()
+    assert found == pytest.approx(expected, rel=1e-6) and found > case.objective(alpha=alpha).loss.item()
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.3, 0.0])

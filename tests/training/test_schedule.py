@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from transducer_gn.errors import UserError
-from transducer_gn.training.schedule import alpha_is_moving, position, weights_at
-from transducer_gn.training.settings import CompetitorConfig, NormalisationConfig
+from transducer_gn.training.schedule import alpha_is_moving, diagonal_prior_at, position, weights_at
+from transducer_gn.training.settings import AlignmentConfig, CompetitorConfig, NormalisationConfig
 
 PAPER = NormalisationConfig(alpha=0.3, regulariser=0.01)
 
@@ -45,6 +45,13 @@ def test_local_training_never_moves():
 def test_alpha_counts_as_moving_until_it_has_arrived():
     assert alpha_is_moving(PAPER, Fraction(0)) and alpha_is_moving(PAPER, Fraction(37, 10))
     assert not alpha_is_moving(PAPER, Fraction(39, 10))
+
+
+def test_the_diagonal_prior_falls_to_nothing():
+    config = AlignmentConfig(diagonal_prior=50.0, diagonal_epochs=1.6)
+    values = [diagonal_prior_at(config, Fraction(x, 10)) for x in (0, 4, 16, 30)]
+    assert values == pytest.approx([50.0, 37.5, 0.0, 0.0])
+    assert diagonal_prior_at(AlignmentConfig(), Fraction(0)) == 0.0
 
 
 def test_no_ramp_means_full_weight_at_once():

@@ -1,8 +1,12 @@
 """The joiner: from an encoder frame and a predictor output to one unnormalised weight per token."""
 
+import math
+
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from transducer_gn.lattice.prefix_tree import BLANK
 from transducer_gn.model.precision import full_precision
 from transducer_gn.model.scaled import ScaledLinear
 
@@ -13,14 +17,24 @@ class Joiner(nn.Module):
     Its parts are public so that callers project each frame and each prefix once, and evaluate only the rows of the
     output layer that they need. Everything runs and comes out in the precision of its parameters, also under
     autocast: sums over lattices do not survive half precision.
+
+    With a `blank_prior`, constant biases make weights start out normalised, blanks with this probability. Otherwise a
+    model first learns blanks by making their weights large, and then, under the regulariser, all weights small again.
     """
 
-    def __init__(self, encoder_dim: int, predictor_dim: int, dim: int, vocab_size: int) -> None:
+    def __init__(
+        self, encoder_dim: int, predictor_dim: int, dim: int, vocab_size: int, blank_prior: float | None = None
+    ) -> None:
         super().__init__()
         self.encoder_projection = ScaledLinear(encoder_dim, dim)
         # One bias is enough for the sum of the two projections.
         self.predictor_projection = ScaledLinear(predictor_dim, dim, bias=False)
         self.output = ScaledLinear(dim, vocab_size)
+        offsets = torch.zeros(vocab_size)
+        if blank_prior is not None:
+            offsets.fill_(math.log((1 - blank_prior) / (vocab_size - 1)))
+            offsets[BLANK] = math.log(blank_prior)
+        self.register_buffer("bias_offsets", offsets, persistent=False)
 
     @full_precision
     def project_encoder(self, encoder_out: Tensor) -> Tensor:
@@ -40,7 +54,7 @@ class Joiner(nn.Module):
     @property
     def output_bias(self) -> Tensor:
         """The biases [V] of the output layer as they act."""
-        return self.output.bias()
+        return self.output.bias() + self.bias_offsets
 
     @full_precision
     def forward(self, projected_encoder: Tensor, projected_predictor: Tensor) -> Tensor:

@@ -16,7 +16,13 @@ class Transducer(nn.Module):
         self.vocab_size = config.vocab_size
         self.encoder = Encoder(config.encoder)
         self.predictor = build_predictor(config.predictor, config.vocab_size)
-        self.joiner = Joiner(config.encoder.dim, self.predictor.output_dim, config.joiner.dim, config.vocab_size)
+        self.joiner = Joiner(
+            config.encoder.dim,
+            self.predictor.output_dim,
+            config.joiner.dim,
+            config.vocab_size,
+            config.joiner.blank_prior,
+        )
 
 
 def build_model(config: ModelConfig) -> Transducer:

@@ -26,6 +26,9 @@ from transducer_gn.lattice.recursion import sequence_scores
 from transducer_gn.lattice.weights import NEGLIGIBLE, full_weights, pair_weights
 
 
+# How much of a token is heard, on average, when the diagonal prior expects it.
+HEARD_SHARE = 0.7
+
 # What an objective reports sums of; `metrics` makes values of them.
 SUMS = ("loss", "numerator", "log_normaliser", "regulariser", "reference_share", "competitors", "frames", "utterances")
 
@@ -97,6 +100,7 @@ def transducer_objective(
     *,
     alpha: float,
     regulariser_weight: float = 0.0,
+    diagonal_prior: float = 0.0,
     settings: ObjectiveSettings | None = None,
     generator: torch.Generator | None = None,
 ) -> Objective:
@@ -109,6 +113,7 @@ def transducer_objective(
       weight: [V, J] and bias: [V] of the joiner's output layer.
       alpha: interpolation weight, 1 = local to 0 = global.
       regulariser_weight: what the regulariser is multiplied by, now.
+      diagonal_prior: strength of the prior on the alignments of the numerator, see `diagonal_penalties`.
       generator: of the random points of the regulariser, on the CPU; torch's default where None.
     """
     settings = settings or ObjectiveSettings()
@@ -116,7 +121,9 @@ def transducer_objective(
     rows = lay_out_rows(tree)
     frame_counts = frame_lengths.tolist()
     lattice = _evaluate_rows(frames, frame_counts, prefixes, rows, weight, bias, settings)
-    numerator, raw_scores = _score_sequences(lattice, tree, rows, frame_lengths, alpha, settings.backend)
+    numerator, raw_scores = _score_sequences(
+        lattice, tree, rows, frame_lengths, alpha, diagonal_prior, settings.backend
+    )
     normaliser = raw_scores.logsumexp(1)
     loss = ((1 - alpha) * normaliser - numerator).sum()
 
@@ -166,7 +173,13 @@ def _evaluate_rows(
 
 
 def _score_sequences(
-    lattice: _Lattice, tree: PrefixTree, rows: ArcRows, frame_lengths: Tensor, alpha: float, backend: str
+    lattice: _Lattice,
+    tree: PrefixTree,
+    rows: ArcRows,
+    frame_lengths: Tensor,
+    alpha: float,
+    diagonal_prior: float,
+    backend: str,
 ) -> tuple[Tensor, Tensor]:
     """(numerator [B], raw scores [B, S]); the raw score of a sequence that is not distinct is -inf.
 
@@ -177,6 +190,9 @@ def _score_sequences(
     path = rows.blank_row[tree.nodes[:, 0]]  # [B, U + 1] reference rows
     interpolated_blank = (lattice.blank[: len(log_sums)] - log_sums)[path]
     interpolated_token = (lattice.token[: len(log_sums)] - log_sums)[path[:, :-1]]
+    if diagonal_prior > 0:
+        places = diagonal_penalties(*interpolated_token.shape[1:], tree.lengths[:, 0], frame_lengths)
+        interpolated_token = interpolated_token - diagonal_prior * places
     raw_blank = lattice.blank[rows.blank_row[tree.nodes]].flatten(0, 1)
     raw_token = lattice.token[rows.token_row[tree.nodes[:, :, 1:]]].flatten(0, 1)
     scores = sequence_scores(
@@ -188,6 +204,20 @@ def _score_sequences(
     )
     raw_scores = scores[utterances:].view(utterances, sequences)
     return scores[:utterances], raw_scores.masked_fill(~tree.distinct, -math.inf)
+
+
+def diagonal_penalties(tokens: int, frames: int, token_lengths: Tensor, frame_lengths: Tensor) -> Tensor:
+    """[B, U, T]: squared distance of each frame from the place of each token, in lengths of the utterance.
+
+    Places are those of tokens that share out an utterance evenly, each at the time when most of it has been heard.
+
+    Args:
+      token_lengths, frame_lengths: [B].
+    """
+    device = frame_lengths.device
+    places = (torch.arange(tokens, device=device) + HEARD_SHARE) / token_lengths.clamp(min=1)[:, None]
+    times = (torch.arange(frames, device=device) + 0.5) / frame_lengths.clamp(min=1)[:, None]
+    return (times[:, None] - places[:, :, None]).square()
 
 
 def _reference_log_sums(

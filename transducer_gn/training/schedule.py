@@ -1,4 +1,4 @@
-"""The schedule of global normalisation: what alpha and the regulariser's weight are at each point of training.
+"""The schedule: what alpha, the regulariser's weight and the diagonal prior are at each point of training.
 
 Time is counted in epochs since training branched off (or began), as exact fractions: batch b of an epoch of n batches
 is at b / n, whatever n is, so that the slope does not depend on batch sizes or on the number of ranks.
@@ -7,7 +7,7 @@ is at b / n, whatever n is, so that the slope does not depend on batch sizes or 
 from dataclasses import dataclass
 from fractions import Fraction
 
-from transducer_gn.training.settings import NormalisationConfig
+from transducer_gn.training.settings import AlignmentConfig, NormalisationConfig
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,7 @@ class Weights:
 
     alpha: float
     regulariser: float
+    diagonal_prior: float = 0.0
 
 
 def position(epochs: int, batch: int, batches: int) -> Fraction:
@@ -36,3 +37,8 @@ def weights_at(config: NormalisationConfig, epochs: Fraction) -> Weights:
 def alpha_is_moving(config: NormalisationConfig, epochs: Fraction) -> bool:
     """Whether alpha has yet to reach its target: parameters from before and after must then not be averaged."""
     return weights_at(config, epochs).alpha > config.alpha
+
+
+def diagonal_prior_at(config: AlignmentConfig, epochs: Fraction) -> float:
+    """The diagonal prior, `epochs` epochs after the beginning of training: it falls linearly to 0 and stays there."""
+    return config.diagonal_prior * max(0.0, 1.0 - float(epochs) / config.diagonal_epochs)

@@ -40,6 +40,28 @@ class NormalisationConfig:
 
 
 @dataclass(frozen=True)
+class AlignmentConfig:
+    """Help for the beginning of training, while a model does not know yet where its tokens are.
+
+    With few tokens per second a Transducer soon learns to emit them all early, before anything is heard, lest the
+    utterance end: there it predicts tokens from tokens, and what it hears of each comes too late to be learnt from.
+
+    Args:
+        diagonal_prior: how strongly alignments of the reference are drawn to the diagonal at first; 0 for not at all.
+            At 50, a token that is a tenth of the utterance away from its place has its weight multiplied by exp(-0.5)
+        diagonal_epochs: epochs, from the beginning of training, in which this falls to 0
+    """
+
+    diagonal_prior: float = 0.0
+    diagonal_epochs: float = 1.0
+
+    def __post_init__(self) -> None:
+        prior = self.diagonal_prior
+        require(prior >= 0, "alignment.diagonal_prior", f"must be 0 or more, not {prior}")
+        require_positive("alignment", diagonal_epochs=self.diagonal_epochs)
+
+
+@dataclass(frozen=True)
 class CompetitorConfig:
     """The search for competitors in training.
 

@@ -8,7 +8,7 @@ import json
 import logging
 import signal
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
@@ -220,6 +220,7 @@ class Trainer:
         values |= {
             "alpha": weights.alpha,
             "regulariser_weight": weights.regulariser,
+            "diagonal_prior": weights.diagonal_prior,
             "learning_rate": self.optimiser.param_groups[0]["lr"],
             "gradient_norm": self.gradient_norm,
         }
@@ -232,7 +233,8 @@ class Trainer:
         self.logbook.progress(text, (epoch - first) / max(total - first, 1e-9))
 
     def _validate(self) -> dict[str, float]:
-        result = self.validator.validate(self.training_pass, self._weights())
+        # The prior is part of how to train, not of how good the model is.
+        result = self.validator.validate(self.training_pass, replace(self._weights(), diagonal_prior=0.0))
         step, epoch = self.progress.step, float(self.progress.epoch + self._share_of_epoch())
         self.logbook.metrics("valid", step, epoch, result.values)
         self.logbook.sentences(step, result.sentences)
@@ -248,7 +250,9 @@ class Trainer:
         return self.progress.epoch - self.progress.branch_epoch + self._share_of_epoch()
 
     def _weights(self) -> schedule.Weights:
-        return schedule.weights_at(self.config.normalisation, self._epochs_since_branch())
+        weights = schedule.weights_at(self.config.normalisation, self._epochs_since_branch())
+        epochs = self.progress.epoch + self._share_of_epoch()
+        return replace(weights, diagonal_prior=schedule.diagonal_prior_at(self.config.alignment, epochs))
 
     def _request_stop(self, *_: Any) -> None:
         self.stop_requested = True

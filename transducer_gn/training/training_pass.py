@@ -117,6 +117,7 @@ class TrainingPass(nn.Module):
             joiner.output_bias,
             alpha=weights.alpha,
             regulariser_weight=weights.regulariser,
+            diagonal_prior=weights.diagonal_prior,
             settings=self.config.objective,
             generator=torch.Generator().manual_seed(seed),
         )
