@@ -5,4 +5,4 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 exec bash egs/librispeech/ASR/run.sh --corpus mini --only local,local-continued,alpha-0.3 --jobs 2 \
-  --branch-epoch 4 --epochs 5 --beam 8 --latency-utterances 300 "$@"
+  --branch-epoch 3 --epochs 4 --beam 8 --latency-utterances 300 "$@"
