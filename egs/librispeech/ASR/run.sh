@@ -229,7 +229,8 @@ all_stages() {
 
   if runs 7; then
     log 7 "finite-state predictor, vocabulary 32"
-    finite_state=(--model.vocab_size 32 --model.predictor.kind finite-state)
+    # Letters come thicker than words, so blanks are rarer.
+    finite_state=(--model.vocab_size 32 --model.predictor.kind finite-state --model.joiner.blank_prior 0.6)
     [ "$settings" != librispeech ] || finite_state=(--config "$here/conf/finite-state-32.yaml")
     # For all epochs: its continuation is the fair opponent.
     train finite-state-local "$epochs" "${finite_state[@]}"
