@@ -115,6 +115,16 @@ def test_branching_takes_over_and_starts_its_own_schedule(train, local_run, tmp_
     assert all(x["step"] == parent["progress"]["step"] + 1 for x in state.values())
 
 
+def test_a_branch_may_have_a_learning_rate_of_its_own(train, local_run, tmp_path):
+    branch, last = local_run / "epoch-1.pt", torch.load(local_run / "epoch-1.pt", weights_only=True)["progress"]["step"] + 1
+    rates = [
+        train(tmp_path / str(rate), stop_after=last, branch_from=branch, **GLOBAL | {"optimiser.initial_lr": rate})
+        .optimiser.param_groups[0]["lr"]
+        for rate in (0.003, 0.001)
+    ]
+    assert rates[0] == pytest.approx(3 * rates[1])
+
+
 def test_branching_from_another_model_is_refused(train, local_run, tmp_path):
     with pytest.raises(UserError, match="model.encoder.layers"):
         train(tmp_path / "exp", branch_from=local_run / "epoch-1.pt", **GLOBAL | {"model.encoder.layers": 2})

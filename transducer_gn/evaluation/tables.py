@@ -140,7 +140,7 @@ def kinds_table(runs: Sequence[Run], part: str) -> Table | None:
         measures = run.results[part].measures()
         columns = columns or [name for name in measures if name != "all"]
         summaries = [measure_summary(measures[name]) if name in measures else None for name in columns]
-        cells = [f"{s['rate']:.2f} ({s['low']:.2f} to {s['high']:.2f})" if s else "–" for s in summaries]
+        cells = [f"{s['rate']:.1f} ({s['low']:.1f} to {s['high']:.1f})" if s else "–" for s in summaries]
         rows.append([run.name, *cells])
     if not columns:
         return None

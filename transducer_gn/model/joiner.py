@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from transducer_gn.lattice.prefix_tree import BLANK
 from transducer_gn.model.precision import full_precision
 from transducer_gn.model.scaled import ScaledLinear
 
@@ -33,7 +32,7 @@ class Joiner(nn.Module):
         offsets = torch.zeros(vocab_size)
         if blank_prior is not None:
             offsets.fill_(math.log((1 - blank_prior) / (vocab_size - 1)))
-            offsets[BLANK] = math.log(blank_prior)
+            offsets[0] = math.log(blank_prior)  # the blank is token 0
         self.register_buffer("bias_offsets", offsets, persistent=False)
 
     @full_precision

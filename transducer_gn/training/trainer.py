@@ -324,6 +324,9 @@ class Trainer:
         self.model.load_state_dict(content["model"])
         self.average.load_state_dict(content["average"])
         self.optimiser.load_state_dict(content["optimiser"])
+        # The optimiser's state holds the learning rate of the run that it comes from; a branch may have its own.
+        for group in self.optimiser.param_groups:
+            group["initial_lr"] = self.config.optimiser.initial_lr
         self.schedule.load_state_dict(content["schedule"])
         self.scaler.load_state_dict(content["scaler"])
         self.progress = Progress(**content["progress"])

@@ -199,7 +199,10 @@ all_stages() {
 
   if runs 2; then
     log 2 "local baseline continued after epoch $branch_epoch"
-    branch local-continued "$branch_epoch" --normalisation.alpha 1 --normalisation.regulariser 0
+    # As the baseline: the paper's has no regulariser, the mini corpus's has.
+    unregularised=(--normalisation.regulariser 0)
+    [ "$settings" != mini ] || unregularised=()
+    branch local-continued "$branch_epoch" --normalisation.alpha 1 ${unregularised[@]+"${unregularised[@]}"}
   fi
 
   if runs 3; then
