@@ -64,6 +64,13 @@ def shade(axes: Sequence[Axes], span: tuple[float, float] | None) -> None:
             axis.axvspan(*span, color=SHADE, zorder=0)
 
 
+def prior_note(run: Run) -> str:
+    """What else is in the loss of the first epochs."""
+    if run.config is None or run.config.alignment.diagonal_prior == 0:
+        return ""
+    return f" Up to epoch {run.config.alignment.diagonal_epochs:g} it includes the prior on alignments."
+
+
 @pyplot.rc_context(STYLE)
 def regulariser_figure(run: Run, baseline: Run | None, runs: Sequence[Run]) -> ReportFigure | None:
     """The squared log-sums while the regulariser comes in, and the loss meanwhile."""
@@ -84,7 +91,7 @@ def regulariser_figure(run: Run, baseline: Run | None, runs: Sequence[Run]) -> R
     caption = (
         "Regularising the square of the log-sums of output vectors: the model becomes roughly normalised. Shaded: the time "
         "in which the regulariser's weight rises. The loss is without the regulariser."
-    )
+    ) + prior_note(run)
     return ReportFigure("regulariser", figure, caption)
 
 
@@ -105,7 +112,7 @@ def interpolation_figure(run: Run, runs: Sequence[Run]) -> ReportFigure | None:
     caption = (
         f"From local (alpha 1) to global normalisation (alpha {run.alpha:g}) in {run.name}, and the loss without regulariser. Losses "
         "at different alpha cannot be compared strictly: Z is a sum over the competitors that were found."
-    )
+    ) + prior_note(run)
     return ReportFigure("interpolation", figure, caption)
 
 
