@@ -64,7 +64,7 @@ def make_report(
     if key is not None and (readings := readings_of(baseline, challenger, part, data_dir)) is not None:
         drawn.append(readings)
     shown += [kinds] if kinds else []
-    shown += [tables.time_table(runs), tables.runs_table(runs)]
+    shown += [tables.time_table(runs, baseline), tables.runs_table(runs)]
     shown += [tables.public_table()] if tables.is_librispeech(runs) else []
     return Report(title, key, shown, drawn, values)
 

@@ -149,22 +149,27 @@ def kinds_table(runs: Sequence[Run], part: str) -> Table | None:
     return Table(f"Error rates (%) by kind on {part}", ["run", *names], rows, notes)
 
 
-def time_table(runs: Sequence[Run]) -> Table:
-    """Time of one epoch by number of competitors."""
+def time_table(runs: Sequence[Run], baseline: Run | None) -> Table:
+    """Time of one epoch by number of competitors, over that of the baseline, or else of the first local run."""
     timed = [run for run in sorted(runs, key=order) if not math.isnan(run.seconds_per_epoch())]
-    local = [run.seconds_per_epoch() for run in timed if run.is_local and run.is_plain]
+    local = [run for run in timed if run.is_local and run.is_plain]
+    reference = baseline if baseline in local else next(iter(local), None)
     rows = []
     for run in timed:
         seconds = run.seconds_per_epoch()
-        ratio = f"{seconds / local[0]:.1f}" if local and run.is_plain else "–"
+        ratio = f"{seconds / reference.seconds_per_epoch():.1f}" if reference and run.is_plain else "–"
         rows.append([run.name, "–" if run.competitors is None else str(run.competitors), time_text(seconds), ratio])
-    notes = ["Time of updates without loading data; of global runs, only since alpha has left 1."]
+    notes = [
+        "Time of updates without loading data; of global runs, only since alpha has left 1. Comparable as far as runs had the "
+        "machine alike."
+    ]
     if is_librispeech(runs):
         rows.append([])
         for count, hours in PAPER_HOURS_PER_EPOCH.items():
             name, ratio = "paper, 8 V100", f"{hours / PAPER_HOURS_PER_EPOCH[0]:.1f}"
             rows.append([name, str(count) if count else "–", time_text(3600 * hours), ratio])
-    return Table("Time of one epoch", ["run", "competitors", "time", "over local"], rows, notes)
+    over = f"over {reference.name}" if reference else "ratio"
+    return Table("Time of one epoch", ["run", "competitors", "time", over], rows, notes)
 
 
 def time_text(seconds: float) -> str:
