@@ -123,7 +123,8 @@ def test_settled_text_never_changes_and_no_hypothesis_disputes_it(recognizer):
         assert partial.text.startswith(partial.stable)
         settled = partial.stable
     assert len(settled) > 5
-    assert stream.finish().text.startswith(settled)
+    final = stream.finish()
+    assert final.text.startswith(settled) and final.stable == final.text
 
 
 def test_revisions_count_what_was_taken_back(recognizer):

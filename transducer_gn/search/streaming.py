@@ -5,6 +5,7 @@ final text is the same however the audio is cut and whichever streams share a st
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -98,7 +99,9 @@ class RecognitionStream:
         """What is known; UserError if the stream has failed."""
         if self.error is not None:
             raise UserError(self.error)
-        return self._transcript.partial()
+        partial = self._transcript.partial()
+        # After the end nothing changes any more, whatever the other hypotheses of the beam say.
+        return replace(partial, stable=partial.text) if self.finished else partial
 
     def _check_open(self) -> None:
         if self.error is not None:
