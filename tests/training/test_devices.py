@@ -38,11 +38,11 @@ def whole_step(toy, folder, frames=None, **changes):
     if frames is not None:
         batch = replace(batch, features=batch.features[:, :frames], feature_lengths=batch.feature_lengths.clamp(max=frames))
     with SecondDevice() as device:
-        for parameter in trainer.model.parameters():
-            device.move(parameter)
+        for tensor in [*trainer.model.parameters(), *trainer.model.buffers()]:
+            device.move(tensor)
         moved = {name: device.move(getattr(batch, name)) for name in ("features", "feature_lengths", "tokens", "token_lengths")}
         plan = Plan(replace(batch, **moved), Chunk(2, 4), None, seed=0)
-        objective = trainer.training_pass.train()(plan, Weights(0.3, 0.05), 1.0, Clock(torch.device("cpu")))
+        objective = trainer.training_pass.train()(plan, Weights(0.3, 0.05, 10.0), 1.0, Clock(torch.device("cpu")))
         assert device.has(objective.loss)
         objective.loss.backward()
         for parameter in trainer.model.parameters():
