@@ -29,6 +29,18 @@ def test_a_failure_keeps_the_old_content_and_leaves_nothing_behind(tmp_path):
     assert os.listdir(tmp_path) == ["table.txt"]
 
 
+def test_what_a_killed_writer_left_is_removed_and_what_another_writes_is_not(tmp_path):
+    target, other = tmp_path / "table.txt", tmp_path / "my-table.txt"
+    (tmp_path / ".partial-abc-table.txt").write_text("half")
+    with replace_when_done(other) as others_sibling, replace_when_done(target) as first:
+        others_sibling.write_text("other")
+        first.write_text("first")
+        write_text(target, "second")
+        assert first.read_text() == "first" and others_sibling.exists()
+    assert target.read_text() == "first" and other.read_text() == "other"
+    assert sorted(os.listdir(tmp_path)) == ["my-table.txt", "table.txt"]
+
+
 def test_the_result_has_ordinary_permissions(tmp_path):
     umask = os.umask(0o022)
     try:

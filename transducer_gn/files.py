@@ -1,10 +1,14 @@
 """Files that are either whole or not there: written to a temporary sibling, synced, renamed."""
 
+import fcntl
+import glob
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+PARTIAL = ".partial-"
 
 
 @contextmanager
@@ -12,11 +16,15 @@ def replace_when_done(path: Path | str) -> Iterator[Path]:
     """Yield a temporary sibling of `path` to write to; rename it to `path` once the block ends well.
 
     The sibling keeps the suffixes of `path`, since many writers choose a format by them, and starts with a
-    dot and ends up removed if the block raises: whatever was at `path` before then stays as it was.
+    dot and ends up removed if the block raises: whatever was at `path` before then stays as it was. What killed
+    processes have left behind of the same file is removed, too.
     """
     path = Path(path)
-    handle, name = tempfile.mkstemp(prefix=".partial-", suffix=f"-{path.name}", dir=path.parent)
-    os.close(handle)
+    remove_abandoned(path)
+    handle, name = tempfile.mkstemp(prefix=PARTIAL, suffix=f"-{path.name}", dir=path.parent)
+    # Held as long as this process lives and writes: see `remove_abandoned`. Not every file system has locks.
+    with suppress(OSError):
+        fcntl.flock(handle, fcntl.LOCK_EX)
     # mkstemp makes files that only the owner can read; a result is as readable as any file its user makes.
     umask = os.umask(0)
     os.umask(umask)
@@ -29,6 +37,15 @@ def replace_when_done(path: Path | str) -> Iterator[Path]:
         sync(path.parent)
     finally:
         sibling.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def remove_abandoned(path: Path) -> None:
+    """Remove temporary siblings of `path` whose writers are dead: those that nobody holds a lock on."""
+    for sibling in path.parent.glob(f"{PARTIAL}*-{glob.escape(path.name)}"):
+        with suppress(OSError), sibling.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            sibling.unlink()
 
 
 def write_text(path: Path | str, text: str) -> None:
