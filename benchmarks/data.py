@@ -9,10 +9,7 @@ Ratios:
 """
 
 import argparse
-import json
-import statistics
 import tempfile
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +19,7 @@ import numpy as np
 import soundfile
 import torch
 from lhotse.cut import Cut
+from measure import median_seconds, write_result
 
 from transducer_gn.config import config_parser, read_config
 from transducer_gn.data.batches import Batch, Batches
@@ -47,13 +45,7 @@ TRAINING_BATCHES = 4
 
 def times_real_time(work: Callable[[], object], seconds: float) -> float:
     """Return how many seconds of audio `work` gets through in a second: the median of a few runs after a first one."""
-    work()
-    durations = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        work()
-        durations.append(time.perf_counter() - start)
-    return seconds / statistics.median(durations)
+    return seconds / median_seconds(work, REPEATS)
 
 
 def make_data(folder: Path, sentences: int) -> tuple[PreparedData, Tokenizer]:
@@ -133,7 +125,7 @@ def measure(data: PreparedData, tokenizer: Tokenizer, step: Callable[[Batch], No
 def main() -> None:
     """Measure, print, and write the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write ratios and speeds to this file")
+    parser.add_argument("--json", help="write ratios and speeds to this file")
     parser.add_argument("--sentences", type=int, default=600, help="size of the corpus that is made for it")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -148,8 +140,7 @@ def main() -> None:
         print(f"{name:32s} {value:8.0f} x real time on one core")
     for name, value in ratios.items():
         print(f"{name:32s} {value:8.2f}")
-    if arguments.json is not None:
-        arguments.json.write_text(json.dumps({"ratios": ratios, "times_real_time": speeds}, indent=2) + "\n")
+    write_result(arguments.json, {"ratios": ratios, "times_real_time": speeds})
 
 
 if __name__ == "__main__":

@@ -48,16 +48,17 @@ def whole_step(toy, folder, frames=None, **changes):
         for parameter in trainer.model.parameters():
             device.move(parameter.grad)
         trainer.optimiser.step()
-        return device.waits
+        return device.waits, [parameter.grad for parameter in trainer.model.parameters()]
 
 
 @pytest.mark.parametrize("changes", [{}, FINITE_STATE, FINITE_STATE | {"normalisation.exact": "true"}], ids=["lstm", "finite", "exact"])
 def test_a_whole_update_stays_on_one_device(changes, toy, tmp_path):
-    whole_step(toy, tmp_path, **changes)
+    _, gradients = whole_step(toy, tmp_path, **changes)
+    assert all(gradient.isfinite().all() for gradient in gradients) and any(gradient.any() for gradient in gradients)
 
 
 def test_the_host_does_not_wait_more_for_more_frames(toy, tmp_path):
-    short, long = (whole_step(toy, tmp_path, frames=frames) for frames in (40, 72))
+    (short, _), (long, _) = (whole_step(toy, tmp_path, frames=frames) for frames in (40, 72))
     assert 0 < len(long) <= len(short)
 
 

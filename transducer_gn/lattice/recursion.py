@@ -195,7 +195,7 @@ def _try_import(name: str) -> ModuleType | Exception:
         return error
     # Any folder named k2 on the path imports as an empty package: a checkout of its sources beside a script, say.
     if not hasattr(module, "mutual_information_recursion"):
-        return ImportError(f"{name} from {list(module.__path__)} has no mutual_information_recursion")
+        return ImportError(f"{name} from {module} has no mutual_information_recursion")
     return module
 
 

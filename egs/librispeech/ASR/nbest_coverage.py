@@ -43,7 +43,7 @@ def main() -> None:
     with explained_disk_errors():
         systems = [(path, finite_state_system(path)) for path in flags.checkpoints]
         measured = [(path, system, measure(system, flags)) for path, system in systems]
-        rows = [[*coverage_row(f"{path.parent.name} {system.name}", system, x)] for path, system, xs in measured for x in xs]
+        rows = [coverage_row(f"{path.parent.name} {system.name}", system, x) for path, system, xs in measured for x in xs]
         print(Table("Share of exact Z, and gradients against the exact one's", COLUMNS, rows).text())
         if flags.output:
             values = [

@@ -111,10 +111,11 @@ done
 [ "$jobs" -ge 1 ] || fail "--jobs must be at least 1"
 
 $dry_run || source "$here/local/environment.sh"
-# Runs side by side share the cores; the baseline, which all others wait for, has them to itself.
-threads=${OMP_NUM_THREADS:-$((($(nproc) + jobs - 1) / jobs))}
-baseline_threads=${OMP_NUM_THREADS:-$(nproc)}
-export OMP_NUM_THREADS=$threads
+
+own_threads=${OMP_NUM_THREADS:-}
+share_cores() { # share_cores N: threads for processes of which N run side by side; with --jobs 1 all decide themselves
+  [ "$jobs" -eq 1 ] || export OMP_NUM_THREADS=${own_threads:-$((($(nproc) + $1 - 1) / $1))}
+}
 
 log() { echo "$(date '+%H:%M:%S') stage $1: $2"; }
 runs() { [ "$stage" -le "$1" ] && [ "$1" -le "$stop_stage" ]; }
@@ -193,9 +194,12 @@ all_stages() {
 
   if runs 1; then
     log 1 "local baseline, $baseline_epochs epochs"
-    OMP_NUM_THREADS=$baseline_threads train local "$baseline_epochs"
+    # All others wait for it, so it has the machine to itself.
+    share_cores "$world_size"
+    train local "$baseline_epochs"
     finish_all
   fi
+  share_cores "$jobs"
 
   if runs 2; then
     log 2 "local baseline continued after epoch $branch_epoch"
