@@ -122,3 +122,25 @@ def test_balancer_leaves_padding_out_of_its_statistics() -> None:
 def test_balancer_is_off_in_evaluation() -> None:
     x = torch.tensor(COLUMNS, requires_grad=True)
     assert Balancer(LIMITS).eval()(x, torch.ones(4, dtype=torch.bool)) is x
+
+
+@pytest.mark.parametrize("channels", [[], [2], [0, 1, 2, 3, 4]])
+def test_balancer_nudges_the_same_however_many_channels_are_outside(channels: list[int]) -> None:
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(2, 6, 8, dtype=torch.float64, generator=generator).clamp(-1.5, 1.5)
+    x[..., channels] *= 0.01
+    upstream = torch.randn(x.shape, dtype=torch.float64, generator=generator)
+    x.requires_grad_()
+    (gradient,) = torch.autograd.grad(Balancer(LIMITS)(x, torch.ones(2, 6, dtype=torch.bool)), x, upstream)
+    expected = balanced_gradient(array(x).reshape(12, 8), array(upstream).reshape(12, 8), np.ones(12, dtype=bool))
+    np.testing.assert_allclose(array(gradient).reshape(12, 8), expected, atol=1e-14)
+    changed = (gradient != upstream).any(0).any(0).nonzero().flatten().tolist()
+    assert set(channels) <= set(changed)
+
+
+def test_balancer_gives_gradients_that_may_be_changed_in_place() -> None:
+    x = torch.tensor(COLUMNS[:, 4:], requires_grad=True)
+    upstream = torch.ones(4, 1, dtype=torch.float64)
+    (gradient,) = torch.autograd.grad(Balancer(LIMITS)(x, torch.ones(4, dtype=torch.bool)), x, upstream)
+    gradient.zero_()
+    assert (upstream == 1).all()
