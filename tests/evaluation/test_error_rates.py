@@ -107,3 +107,13 @@ def test_one_kind_alone_is_not_repeated():
 def test_empty_texts_have_no_rate_and_no_error():
     assert all_errors(utterance("", "")) == Errors()
     assert np.isnan(measures([utterance("", "")])["all"].rate)
+
+
+def test_twins_count_together_and_are_drawn_together():
+    first = Recognised("a-1", ["MAIL", "X"], ["NAIL", "X"], "ambiguous", ("MAIL", "NAIL"), twin="a-0")
+    second = Recognised("a-0", ["NAIL", "Y"], ["NAIL", "Z"], "ambiguous", ("MAIL", "NAIL"), twin="a-1")
+    found = measures([first, Recognised("b", ["X"], ["X"]), second])
+    assert found["all"].ids == ["a-0", "b"]
+    assert found["all"].errors.tolist() == [2, 0] and found["all"].words.tolist() == [4, 1]
+    assert found["all"].utterances == 3
+    assert found["ambiguous words"].errors.tolist() == [1] and found["ambiguous words"].words.tolist() == [2]

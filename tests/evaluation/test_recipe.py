@@ -10,7 +10,8 @@ from transducer_gn.config import Config, config_parser, read_config
 
 RUNS = {
     "local", "local-continued", "alpha-0.8", "alpha-0.6", "alpha-0.3", "alpha-0.1", "alpha-0", "alpha-0.3-early",
-    "alpha-0.3-n2", "alpha-0.3-n5", "alpha-0.3-unregularised", "lookahead", "finite-state-local", "finite-state-global",
+    "alpha-0.3-n2", "alpha-0.3-n5", "alpha-0.3-unregularised", "lookahead", "finite-state-local",
+    "finite-state-continued", "finite-state-global",
 }  # fmt: skip
 
 
@@ -67,16 +68,30 @@ def test_the_other_experiments_differ_in_one_thing(librispeech):
     assert finite.normalisation.exact and finite.model == librispeech["finite-state-local"][0].model
     assert (finite.model.vocab_size, finite.model.predictor.kind) == (32, "finite-state")
     assert value(command, "--branch-from").endswith("finite-state-local/epoch-10.pt")
+    continued, same = librispeech["finite-state-continued"]
+    assert value(same, "--branch-from") == value(command, "--branch-from") and continued.data == finite.data
+    assert (continued.normalisation.alpha, continued.normalisation.regulariser) == (1, 0)
 
 
 def test_the_same_script_at_mini_size():
     mini = configurations(
         "--corpus", "mini", "--epochs", "6", "--branch-epoch", "4", "--train-flags", "--training.seed 3"
     )
-    assert mini.keys() == RUNS - {"alpha-0.3-n5"} | {"alpha-0.3-n10"}
+    assert mini.keys() == RUNS - {"alpha-0.3-n5"} | {"alpha-0.3-n10", "lookahead-continued"}
     assert mini["local"][0].training.epochs == 4 and mini["alpha-0.3"][0].training.epochs == 6
     assert mini["finite-state-global"][0].model.encoder == mini["local"][0].model.encoder
     assert {config.training.seed for config, _ in mini.values()} == {3}
+    lookahead, command = mini["lookahead-continued"]
+    assert not lookahead.model.encoder.causal and value(command, "--branch-from").endswith("lookahead/epoch-4.pt")
+    assert lookahead.data == mini["local-continued"][0].data
+
+
+@pytest.mark.parametrize("corpus", ["mini", "an4", "mini-librispeech"])
+def test_baselines_of_small_corpora_go_on_as_they_were(corpus):
+    runs = configurations("--corpus", corpus, "--epochs", "6", "--branch-epoch", "4", "--stop-stage", "3")
+    before, after = runs["local"][0].normalisation, runs["local-continued"][0].normalisation
+    assert before.regulariser == after.regulariser > 0 and after.alpha == 1
+    assert runs["alpha-0.3"][0].normalisation.regulariser == before.regulariser
 
 
 def test_a_selection_of_runs_and_stages():

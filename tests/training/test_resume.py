@@ -1,12 +1,15 @@
 """Invariant: stopping anywhere and resuming gives the same parameters, bit for bit, as never having stopped."""
 
 import json
+import shutil
 
 import pytest
 import torch
 from toy_data import parameters_of
 
 from transducer_gn.errors import UserError
+from transducer_gn.evaluation.runs import choose_challenger, read_run
+from transducer_gn.evaluation.tables import runs_table
 
 GLOBAL = {
     "training.epochs": 3,
@@ -139,3 +142,18 @@ def test_branching_within_an_epoch_is_refused(train, tmp_path):
 def test_a_missing_branch_is_named(train, tmp_path):
     with pytest.raises(UserError, match="there is no checkpoint .*nowhere.pt"):
         train(tmp_path / "exp", branch_from=tmp_path / "nowhere.pt", **GLOBAL)
+
+
+def test_without_a_dev_set_the_newest_epoch_is_the_best(train, toy, tmp_path, caplog):
+    data = tmp_path / "data"
+    shutil.copytree(toy.folder, data)
+    (data / "parts.json").write_text(json.dumps({"train": ["train"], "dev": [], "test": ["test"]}))
+    trainer = train(tmp_path / "exp", **{"training.epochs": 3, "data.folder": str(data), "training.validate_interval": 2})
+    assert trainer.progress.best_epoch == 3
+    assert json.loads((tmp_path / "exp" / "best.json").read_text()) == {"epoch": 3, "wer": None, "last_epoch": 3}
+    assert "there is no dev set" in caplog.text
+    rows = [json.loads(line) for line in (tmp_path / "exp" / "metrics.jsonl").read_text().splitlines()]
+    assert {row["kind"] for row in rows} == {"train"}
+    run = read_run(tmp_path / "exp")
+    assert run.is_finished and choose_challenger([run]) is None
+    assert "–" in runs_table([run]).rows[0]

@@ -1,7 +1,8 @@
 """Intervals and tests by drawing utterances anew, with replacement.
 
 Both statistics are ratios of sums over utterances: a word error rate is errors over words, a mean emission time is
-seconds over tokens. Words of an utterance stand or fall together, so utterances are drawn and not words.
+seconds over tokens. Words of an utterance stand or fall together, so utterances are drawn and not words (and pairs of
+them where these share their sound).
 """
 
 from dataclasses import dataclass

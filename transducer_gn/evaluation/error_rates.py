@@ -1,7 +1,7 @@
 """Word errors of utterances, and the groups of words that error rates are given for.
 
 A word error rate is a ratio of two sums over utterances. Everything here keeps the two numbers of each utterance, so
-that `bootstrap` can draw utterances anew.
+that `bootstrap` can draw utterances anew; twins, which share their audio, are drawn together.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,6 +23,7 @@ class Recognised:
     Attributes:
       kind: of utterance, such as "ordinary" or "ambiguous".
       pair: the two words that a blended sound may stand for, of which the reference has one; empty for most utterances.
+      twin: id of the utterance with the same sound and the other word; empty for most utterances.
     """
 
     id: str
@@ -30,6 +31,12 @@ class Recognised:
     hypothesis: list[str]
     kind: str = "ordinary"
     pair: tuple[str, ...] = ()
+    twin: str = ""
+
+    @property
+    def unit(self) -> str:
+        """What stands or falls together: the id, or that of the first of two twins."""
+        return min(self.id, self.twin) if self.twin else self.id
 
 
 @dataclass(frozen=True)
@@ -61,15 +68,17 @@ class Errors:
 
 @dataclass(frozen=True)
 class Measure:
-    """Errors and the words they could have been made on, of each utterance that counts.
+    """Errors and the words they could have been made on, of everything that counts.
 
     Attributes:
-      ids: of the utterances; errors, words: [n] each.
+      ids: of the units that may be drawn, which are utterances, or two twins; errors, words: [n] each.
+      utterances: how many there are.
     """
 
     ids: list[str]
     errors: np.ndarray
     words: np.ndarray
+    utterances: int
 
     @property
     def rate(self) -> float:
@@ -126,12 +135,15 @@ def all_errors(utterance: Recognised) -> Errors:
 
 
 def measure(utterances: Sequence[Recognised], count: Callable[[Recognised], Errors]) -> Measure:
-    """Count errors of each utterance."""
-    counts = [count(utterance) for utterance in utterances]
+    """Count errors of each utterance, those of twins together."""
+    counts: dict[str, Errors] = {}
+    for utterance in utterances:
+        counts[utterance.unit] = counts.get(utterance.unit, Errors()) + count(utterance)
     return Measure(
-        ids=[utterance.id for utterance in utterances],
-        errors=np.array([errors.total for errors in counts], dtype=np.int64),
-        words=np.array([errors.words for errors in counts], dtype=np.int64),
+        ids=list(counts),
+        errors=np.array([errors.total for errors in counts.values()], dtype=np.int64),
+        words=np.array([errors.words for errors in counts.values()], dtype=np.int64),
+        utterances=len(utterances),
     )
 
 

@@ -96,6 +96,7 @@ def recognise(system: System, batch: Batch, settings: RecognitionSettings) -> li
             hypothesis=texts[i],
             kind=batch.kinds[i],
             pair=blended_pair(batch.custom[i]),
+            twin=batch.custom[i].get("twin") or "",
         )
         for i in range(len(batch))
     ]

@@ -17,7 +17,8 @@ from transducer_gn.evaluation.json_files import write_json
 from transducer_gn.evaluation.page import html_page
 from transducer_gn.evaluation.readings import ambiguous_batch, follow_readings, telling_utterance
 from transducer_gn.evaluation.results import compare_results, measure_summary
-from transducer_gn.evaluation.runs import Run, headline_set
+from transducer_gn.evaluation.runs import Run, choose_lookahead, headline_set
+from transducer_gn.evaluation.seeds import compare_over_seeds, seeds_table
 from transducer_gn.evaluation.systems import load_system
 from transducer_gn.evaluation.text_tables import Table
 from transducer_gn.files import replace_when_done, write_text
@@ -45,20 +46,36 @@ class Report:
 
 
 def make_report(
-    title: str, runs: Sequence[Run], baseline: Run | None, challenger: Run | None, data_dir: Path | None
+    title: str,
+    runs: Sequence[Run],
+    baseline: Run | None,
+    challenger: Run | None,
+    data_dir: Path | None,
+    other_seeds: Sequence[Sequence[Run]] = (),
 ) -> Report:
-    """Gather everything. What cannot be shown is said in the table of runs."""
+    """Gather everything. What cannot be shown is said in the table of runs.
+
+    Args:
+      other_seeds: runs of the same names from other seeds, one list for each.
+    """
     part = headline_set(runs)
     comparable = [run for run in (baseline, challenger) if run is not None and part in run.results]
     key = None
     values = run_values(runs)
     if len(comparable) == 2:
         try:
-            key = tables.key_table(baseline, challenger, part)
-            values["comparison"] = comparison_values(baseline, challenger, part)
+            lookahead = choose_lookahead(runs, part)
+            key = tables.key_table(baseline, challenger, part, lookahead)
+            values["comparison"] = comparison_values(baseline, challenger, part, lookahead)
         except UserError as error:
             challenger.problems.append(str(error))
-    shown = [tables.results_table(runs, baseline)] if part is not None else []
+    shown = []
+    if other_seeds and key is not None:
+        names = baseline.name, challenger.name
+        compared = compare_over_seeds([runs, *other_seeds], *names, part)
+        shown.append(seeds_table(compared, names, part))
+        values["seeds"] = {name: asdict(over) | {"changes": over.changes} for name, over in compared.items()}
+    shown += [tables.results_table(runs, baseline)] if part is not None else []
     kinds = tables.kinds_table(runs, part) if part is not None else None
     drawn = training_figures(runs, baseline, challenger)
     if key is not None and (readings := readings_of(baseline, challenger, part, data_dir)) is not None:
@@ -76,7 +93,7 @@ def training_figures(runs: Sequence[Run], baseline: Run | None, challenger: Run 
     local = [
         ("local" + (", continued" if run.branch_epoch else ""), run) for run in runs if run.is_local and run.is_plain
     ]
-    alike = [run for run in runs if run.is_plain and not run.is_local]
+    alike = [run for run in runs if run.is_plain and not run.is_local and same_regulariser(run, challenger)]
     by_alpha = [
         r for r in alike if (r.branch_epoch, r.competitors) == (challenger.branch_epoch, challenger.competitors)
     ]
@@ -103,6 +120,11 @@ def training_figures(runs: Sequence[Run], baseline: Run | None, challenger: Run 
         caption = f"Word error rates on the dev set by number of competitors, alpha {challenger.alpha:g}."
         found.append(figures.wer_figure("wer-by-competitors", local + lines, runs, caption))
     return [figure for figure in found if figure is not None]
+
+
+def same_regulariser(run: Run, other: Run) -> bool:
+    """Whether two runs differ in other things than the regulariser."""
+    return run.config.normalisation.regulariser == other.config.normalisation.regulariser
 
 
 def readings_of(baseline: Run, challenger: Run, part: str, data_dir: Path | None) -> ReportFigure | None:
@@ -147,10 +169,11 @@ def run_values(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def comparison_values(baseline: Run, challenger: Run, part: str) -> dict[str, Any]:
+def comparison_values(baseline: Run, challenger: Run, part: str, lookahead: Run | None) -> dict[str, Any]:
     """The key table, for programs."""
     differences = compare_results(baseline.results[part], challenger.results[part])
     latency = tables.latency_difference(baseline, challenger, part)
+    closed = tables.gap_closed(baseline, challenger, lookahead, part) if lookahead else None
     return {
         "set": part,
         "baseline": baseline.name,
@@ -159,6 +182,7 @@ def comparison_values(baseline: Run, challenger: Run, part: str) -> dict[str, An
             name: asdict(difference) | {"relative": difference.relative} for name, difference in differences.items()
         },
         "latency": asdict(latency) if latency else None,
+        "gap_closed": asdict(closed) if closed else None,
     }
 
 

@@ -80,7 +80,7 @@ def measure_summary(measure: Measure) -> dict[str, float | int]:
         "high": interval.high,
         "errors": int(measure.errors.sum()),
         "words": int(measure.words.sum()),
-        "utterances": len(measure.ids),
+        "utterances": measure.utterances,
     }
 
 

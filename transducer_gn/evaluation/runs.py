@@ -27,7 +27,7 @@ class Run:
       branch_epoch: epochs that were done when it branched off; 0 if it began by itself.
       step: updates at its newest checkpoint.
       train, valid: its metrics in order of updates.
-      best: epoch and word error rate on the dev set; None before the end of the first epoch.
+      best: epoch and word error rate on the dev set (None if there is no such set); None before the end of the first epoch.
       results, latencies: by test set.
     """
 
@@ -205,7 +205,13 @@ def choose_challenger(runs: Sequence[Run], name: str | None = None) -> Run | Non
     if name is not None:
         return named(runs, name, "--challenger")
     candidates = [run for run in runs if run.is_plain and not run.is_local and run.best]
-    return min(candidates, key=lambda run: run.best["wer"], default=None)
+    return min(candidates, key=lambda run: math.inf if run.best["wer"] is None else run.best["wer"], default=None)
+
+
+def choose_lookahead(runs: Sequence[Run], part: str | None) -> Run | None:
+    """The local run that hears whole utterances, decoded on `part`, with the most updates."""
+    candidates = [run for run in runs if run.is_lookahead and run.is_local and part in run.results]
+    return max(candidates, key=lambda run: run.step, default=None)
 
 
 def named(runs: Sequence[Run], name: str, flag: str) -> Run:
@@ -242,4 +248,6 @@ def normalisation_text(run: Run) -> str:
         extras.append(f"finite-state, vocabulary {run.config.model.vocab_size}")
     if run.is_lookahead:
         extras.append("lookahead")
+    if not run.is_local and run.config.normalisation.regulariser == 0:
+        extras.append("no regulariser")
     return ", ".join([text, *extras])

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from transducer_gn.errors import UserError
-from transducer_gn.evaluation.bootstrap import Difference
+from transducer_gn.evaluation.bootstrap import Difference, Interval, ratio_interval
 from transducer_gn.evaluation.error_tables import comparison_row, measure_name
 from transducer_gn.evaluation.latency_results import LatencyDifference, compare_latency, mean_emission
 from transducer_gn.evaluation.published import PAPER_HOURS_PER_EPOCH, PAPER_SYSTEMS, PUBLIC_SYSTEMS
@@ -24,7 +24,7 @@ def order(run: Run) -> tuple[bool, bool, bool, float, int, int]:
     return (not run.is_finite_state, run.is_lookahead, not run.is_local, -alpha, run.branch_epoch, run.competitors or 0)
 
 
-def key_table(baseline: Run, challenger: Run, part: str) -> Table:
+def key_table(baseline: Run, challenger: Run, part: str, lookahead: Run | None = None) -> Table:
     """Local against global on one set: error rates by kind with paired tests, and emission times."""
     differences = compare_results(baseline.results[part], challenger.results[part])
     rows = [comparison_row(measure_name(name), difference) for name, difference in differences.items()]
@@ -39,8 +39,25 @@ def key_table(baseline: Run, challenger: Run, part: str) -> Table:
         )
     if "control words" in differences:
         notes.append(control_note(differences["control words"]))
+    if lookahead is not None and (closed := gap_closed(baseline, challenger, lookahead, part)) is not None:
+        rate = lookahead.results[part].measures()["all"].rate
+        notes.append(
+            f"Of the gap to {lookahead.name}, which hears whole utterances before it decides ({percent(rate)} %), "
+            f"{challenger.name} closes {closed.value:.0f} % ({closed.low:.0f} to {closed.high:.0f})."
+        )
     columns = ["", baseline.name, challenger.name, "change", "95 % interval", "relative", "p"]
     return Table(f"Local against global on {part}", columns, rows, notes)
+
+
+def gap_closed(baseline: Run, challenger: Run, lookahead: Run, part: str) -> Interval | None:
+    """Share, in per cent, of the baseline's errors beyond those with lookahead that the challenger avoids.
+
+    None where there is no gap, or where the three were not decoded on the same utterances.
+    """
+    first, second, best = (run.results[part].measures()["all"] for run in (baseline, challenger, lookahead))
+    if not first.ids == second.ids == best.ids or first.errors.sum() <= best.errors.sum():
+        return None
+    return ratio_interval(first.errors - second.errors, first.errors - best.errors).scaled(100)
 
 
 def different_settings(first: Results, second: Results) -> list[str]:
@@ -186,7 +203,7 @@ def runs_table(runs: Sequence[Run]) -> Table:
     for run in sorted(runs, key=order):
         total = f"{run.epochs:.4g} of {run.config.training.epochs}" if run.config else f"{run.epochs:.4g}"
         best = f"{run.best['epoch']}" if run.best else "–"
-        wer = percent(run.best["wer"]) if run.best else "–"
+        wer = percent(run.best["wer"]) if run.best and run.best["wer"] is not None else "–"
         rows.append([run.name, normalisation_text(run), branch_text(run), total, str(run.step), best, wer])
         notes += [f"{run.name}: {problem}." for problem in run.problems]
     columns = ["run", "normalisation", "branched after", "epochs", "updates", "best epoch", "dev WER %"]

@@ -61,7 +61,7 @@ class _LogNormaliser(torch.autograd.Function):
         sums = torch.full((frames + 1, utterances, states), -math.inf, dtype=torch.float64, device=logits.device)
         sums[0, :, 0] = 0
         for t in range(frames):
-            rounds = _token_rounds(sums[t], logits[:, t].double(), max_tokens_per_frame)
+            rounds = _token_rounds(sums[t], _without_blanks(logits[:, t]), max_tokens_per_frame)
             done = (rounds + logits[:, t, :, BLANK]).logsumexp(0)
             sums[t + 1] = torch.where((t < frame_lengths)[:, None], done, sums[t])
         result = sums[-1].logsumexp(1)
@@ -77,72 +77,75 @@ class _LogNormaliser(torch.autograd.Function):
         point = grad_result[:, None].double() * _share(sums[-1], result[:, None])
         for t in range(logits.shape[1] - 1, -1, -1):
             runs = (t < frame_lengths)[:, None]
-            weights = logits[:, t].double()
-            rounds = _token_rounds(sums[t], weights, ctx.max_tokens_per_frame)
-            point_before, frame_grads = _frame_backward(rounds, weights, sums[t + 1], torch.where(runs, point, 0.0))
+            token_weights, blank_weights = _without_blanks(logits[:, t]), logits[:, t, :, BLANK]
+            rounds = _token_rounds(sums[t], token_weights, ctx.max_tokens_per_frame)
+            occupied = torch.where(runs, point, 0.0)
+            point_before, frame_grads = _frame_backward(rounds, token_weights, blank_weights, sums[t + 1], occupied)
             grads[:, t] = frame_grads.to(grads.dtype)
             point = torch.where(runs, point_before, point)
         return grads, None, None
 
 
-def _token_rounds(start: Tensor, weights: Tensor, max_tokens_per_frame: int) -> Tensor:
+def _token_rounds(start: Tensor, token_weights: Tensor, max_tokens_per_frame: int) -> Tensor:
     """Sums over partial paths after 0, 1, ... tokens at one frame.
 
     Args:
-      start: [B, V**c] sums on entering the frame; weights: [B, V**c, V].
+      start: [B, V**c] sums on entering the frame; token_weights: [B, V**c, V] with -inf for the blank.
 
     Returns:
       [S + 1, B, V**c].
     """
     rounds = [start]
     for _ in range(max_tokens_per_frame):
-        arcs = rounds[-1][:, :, None] + weights
-        arcs[..., BLANK] = -math.inf
-        rounds.append(_arrive(arcs, torch.logsumexp))
+        arcs = _by_target(rounds[-1][:, :, None] + token_weights)
+        rounds.append(arcs.logsumexp(1).flatten(1))
     return torch.stack(rounds)
 
 
-def _arrive(arcs: Tensor, reduce) -> Tensor:
-    """Join the arcs that lead to the same state: [B, V**c, V] to [B, V**c].
+def _without_blanks(weights: Tensor) -> Tensor:
+    """A copy of the weights [B, V**c, V] in float64 with -inf for the blank."""
+    token_weights = weights.to(torch.float64, copy=True)
+    token_weights[..., BLANK] = -math.inf
+    return token_weights
+
+
+def _by_target(arcs: Tensor) -> Tensor:
+    """Arcs [B, V**c, V] as a view [B, n, m, k] in which the n arcs of dimension 1 lead to the same of m * k states.
 
     Emitting drops the oldest digit and appends the token, so states that differ in the oldest digit meet. Without
     context all arcs meet.
     """
     utterances, states, vocabulary = arcs.shape
     if states == 1:
-        return reduce(arcs, 2)
-    return reduce(arcs.view(utterances, vocabulary, states // vocabulary, vocabulary), 1).flatten(1)
+        return arcs.view(utterances, vocabulary, 1, 1)
+    return arcs.view(utterances, vocabulary, states // vocabulary, vocabulary)
 
 
-def _depart(values: Tensor, vocabulary: int) -> Tensor:
-    """Bring values of states back to the arcs that lead to them: [B, V**c] to [B, V**c, V] (a view)."""
-    utterances, states = values.shape
-    if states == 1:
-        return values[:, :, None].expand(-1, -1, vocabulary)
-    by_arc = values.view(utterances, 1, states // vocabulary, vocabulary)
-    return by_arc.expand(-1, vocabulary, -1, -1).reshape(utterances, states, vocabulary)
-
-
-def _frame_backward(rounds: Tensor, weights: Tensor, done: Tensor, point: Tensor) -> tuple[Tensor, Tensor]:
+def _frame_backward(
+    rounds: Tensor, token_weights: Tensor, blank_weights: Tensor, done: Tensor, point: Tensor
+) -> tuple[Tensor, Tensor]:
     """Divide the occupation of the states after a frame among the arcs inside the frame.
 
     Args:
-      rounds: [S + 1, B, V**c]; weights: [B, V**c, V]; done: [B, V**c] sums after the frame.
-      point: [B, V**c] occupation of the states after the frame.
+      rounds: [S + 1, B, V**c]; token_weights: [B, V**c, V] with -inf for the blank; blank_weights: [B, V**c].
+      done: [B, V**c] sums after the frame; point: [B, V**c] occupation of the states after the frame.
 
     Returns:
       ([B, V**c] occupation on entering the frame, [B, V**c, V] occupation of the arcs).
     """
-    grads = torch.zeros_like(weights)
-    blank_parts = _share(rounds + weights[..., BLANK], done) * point
-    grads[..., BLANK] = blank_parts.sum(0)
+    grads = torch.zeros_like(token_weights)
+    blank_parts = _share(rounds + blank_weights, done) * point
     occupation = blank_parts[-1]
     for s in range(len(rounds) - 2, -1, -1):
-        arcs = rounds[s][:, :, None] + weights
-        shares = _share(arcs, _depart(rounds[s + 1], weights.shape[2])) * _depart(occupation, weights.shape[2])
-        shares[..., BLANK] = 0
-        grads += shares
-        occupation = blank_parts[s] + shares.sum(2)
+        arcs = rounds[s][:, :, None] + token_weights
+        by_target = _by_target(arcs)
+        targets = by_target.shape[0], 1, *by_target.shape[2:]
+        # In place on the view: these tensors are the largest here. What is blocked, minus infinity, has no share.
+        whole = rounds[s + 1].masked_fill(rounds[s + 1] == -math.inf, math.inf)
+        by_target.sub_(whole.view(targets)).exp_().mul_(occupation.view(targets))
+        grads += arcs
+        occupation = blank_parts[s] + arcs.sum(2)
+    grads[..., BLANK] = blank_parts.sum(0)
     return occupation, grads
 
 

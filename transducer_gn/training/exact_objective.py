@@ -38,14 +38,16 @@ def exact_objective(
     """
     logits = state_logits(frames, states, weight, bias)
     log_sums = logits.logsumexp(3)
-    interpolated = logits - alpha * log_sums[..., None]
     lengths = token_lengths[:, None]
+    token_weights, blank_weights, at_states = sequence_weights(logits, tokens[:, None], lengths)
+    # Interpolated only along the reference: the lattice of all states is too large to do so everywhere.
+    utterance = torch.arange(len(tokens), device=tokens.device)[:, None, None]
+    subtracted = alpha * log_sums.transpose(1, 2)[utterance, at_states]
 
-    def score(weights: Tensor) -> Tensor:
-        token_weights, blank_weights, _ = sequence_weights(weights, tokens[:, None], lengths)
+    def score(token_weights: Tensor, blank_weights: Tensor) -> Tensor:
         return capped_scores(token_weights, blank_weights, lengths, frame_lengths, max_tokens_per_frame)[:, 0]
 
-    numerator = score(interpolated)
+    numerator = score(token_weights - subtracted[:, :, :-1], blank_weights - subtracted)
     normaliser = log_normaliser(logits, frame_lengths, max_tokens_per_frame)
     loss = ((1 - alpha) * normaliser - numerator).sum()
     valid = torch.arange(frames.shape[1], device=frames.device) < frame_lengths[:, None]
@@ -54,7 +56,7 @@ def exact_objective(
     if regulariser_weight > 0:
         loss = loss + regulariser_weight * regulariser
     with torch.no_grad():
-        share = (score(logits) - normaliser).exp().sum()
+        share = (score(token_weights, blank_weights) - normaliser).exp().sum()
     sums = {
         "loss": loss,
         "numerator": numerator.sum(),

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import islice
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ class Progress:
       step: updates made. epoch: whole epochs done. batch: batches done of the current epoch.
       branch_epoch: epochs done when this run branched off; its schedule counts from there.
       best_epoch, best_wer: the epoch of this run with the lowest word error rate on the dev set, from 1; 0 for none.
+        Without a dev set it is the newest epoch.
       best_alpha: alpha at that epoch. While alpha moves, the newest epoch counts as the best: error rates of different
         objectives are not compared, and what the run is about is the alpha it arrives at.
     """
@@ -99,6 +101,8 @@ class Trainer:
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
         describe_run(self.config, backend, self.world.size, self.world.device, parameters)
         signal.signal(signal.SIGTERM, self._request_stop)
+        if not self.validator.has_data:
+            logging.warning("there is no dev set: no validation, and the last epoch counts as the best")
         self.training_pass.train()
         if self.config.training.memory_scan:
             self._scan_memory()
@@ -186,7 +190,7 @@ class Trainer:
             self._add_to_average()
         if step % training.log_interval == 0:
             self._log()
-        if step % training.validate_interval == 0:
+        if step % training.validate_interval == 0 and self.validator.has_data:
             self._validate()
         if step % training.save_interval == 0:
             self._save(checkpoint.step_path(self.folder, step))
@@ -195,13 +199,14 @@ class Trainer:
 
     def _end_epoch(self) -> None:
         self._add_to_average()
-        values = self._validate()
+        wer = self._validate()["wer"] if self.validator.has_data else float("nan")
         progress, alpha = self.progress, self._weights().alpha
-        if values["wer"] < progress.best_wer or alpha != progress.best_alpha:
-            progress.best_epoch, progress.best_wer, progress.best_alpha = progress.epoch, values["wer"], alpha
+        if not wer >= progress.best_wer or alpha != progress.best_alpha:
+            progress.best_epoch, progress.best_wer, progress.best_alpha = progress.epoch, wer, alpha
         self._save(checkpoint.epoch_path(self.folder, progress.epoch))
         if self.world.is_first:
-            best = {"epoch": progress.best_epoch, "wer": progress.best_wer, "last_epoch": progress.epoch}
+            wer = None if isnan(progress.best_wer) else progress.best_wer
+            best = {"epoch": progress.best_epoch, "wer": wer, "last_epoch": progress.epoch}
             write_text(self.folder / "best.json", json.dumps(best) + "\n")
         logging.info("epoch %d done; best so far: epoch %d", progress.epoch, progress.best_epoch)
 

@@ -47,6 +47,11 @@ class Validator:
         ]  # fmt: skip
         self.chunk = evaluation_chunk(config.model.streaming)
 
+    @property
+    def has_data(self) -> bool:
+        """Whether there is a dev set."""
+        return bool(self._batches)
+
     @torch.no_grad()
     def validate(self, training_pass: TrainingPass, weights: Weights) -> Validation:
         """Evaluate at the given weights under the chunk of evaluation."""

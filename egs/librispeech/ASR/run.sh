@@ -14,13 +14,14 @@ Stages (--stage N, --stop-stage N; by default all)
    4  early         a branch to alpha 0.3 from an earlier epoch
    5  ablations     branches to alpha 0.3 with other numbers N of competitors, and without the regulariser
    6  lookahead     baseline that sees whole utterances
-   7  finite-state  vocabulary 32: local, and global with the exact normaliser
+   7  finite-state  vocabulary 32: local, local continued, and global with the exact normaliser
    8  decode        word error rates of all runs at their best epoch
    9  latency       emission times of all runs, against the baseline
   10  report        tables, figures, one HTML page
 
 Runs are EXP-ROOT/NAME: local, local-continued, alpha-0.8, alpha-0.6, alpha-0.3, alpha-0.1, alpha-0, alpha-0.3-early,
-alpha-0.3-nN for each N of --counts, alpha-0.3-unregularised, lookahead, finite-state-local, finite-state-global.
+alpha-0.3-nN for each N of --counts, alpha-0.3-unregularised, lookahead,
+lookahead-continued (where the baseline ends at the branch), finite-state-local, finite-state-continued, finite-state-global.
 `--only NAME[,NAME...]` leaves all others out.
 
 Options
@@ -110,6 +111,10 @@ done
 [ "$branch_epoch" -le "$baseline_epochs" ] || fail "--branch-epoch must be at most --baseline-epochs, $baseline_epochs"
 [ "$jobs" -ge 1 ] || fail "--jobs must be at least 1"
 
+# Baselines that go on stay as they are: the paper's has no regulariser, those of the small corpora have.
+unregularised=()
+[ "$settings" != librispeech ] || unregularised=(--normalisation.regulariser 0)
+
 $dry_run || source "$here/local/environment.sh"
 
 own_threads=${OMP_NUM_THREADS:-}
@@ -175,7 +180,7 @@ trained_runs() {
   local run count
   local names="local local-continued $(echo alpha-{0.8,0.6,0.3,0.1,0}) alpha-0.3-early"
   for count in ${counts//,/ }; do names+=" alpha-0.3-n$count"; done
-  for run in $names alpha-0.3-unregularised lookahead finite-state-{local,global}; do
+  for run in $names alpha-0.3-unregularised lookahead{,-continued} finite-state-{local,continued,global}; do
     if wanted "$run" && { $dry_run || [ -f "$exp_root/$run/best.json" ]; }; then echo "$run"; fi
   done
 }
@@ -203,9 +208,6 @@ all_stages() {
 
   if runs 2; then
     log 2 "local baseline continued after epoch $branch_epoch"
-    # As the baseline: the paper's has no regulariser, the mini corpus's has.
-    unregularised=(--normalisation.regulariser 0)
-    [ "$settings" != mini ] || unregularised=()
     branch local-continued "$branch_epoch" --normalisation.alpha 1 ${unregularised[@]+"${unregularised[@]}"}
   fi
 
@@ -231,7 +233,13 @@ all_stages() {
 
   if runs 6; then
     log 6 "lookahead"
-    train lookahead "$epochs" --config "$here/conf/lookahead.yaml"
+    train lookahead "$baseline_epochs" --config "$here/conf/lookahead.yaml"
+    # Where the baseline ends at the branch, this one goes on as the baseline does.
+    if [ "$baseline_epochs" -lt "$epochs" ]; then
+      finish_all
+      train lookahead-continued "$epochs" --config "$global_conf" --config "$here/conf/lookahead.yaml" --normalisation.alpha 1 \
+        ${unregularised[@]+"${unregularised[@]}"} --branch-from "$exp_root/lookahead/epoch-$branch_epoch.pt"
+    fi
   fi
 
   if runs 7; then
@@ -239,11 +247,13 @@ all_stages() {
     # Letters come thicker than words, so blanks are rarer.
     finite_state=(--model.vocab_size 32 --model.predictor.kind finite-state --model.joiner.blank_prior 0.6)
     [ "$settings" != librispeech ] || finite_state=(--config "$here/conf/finite-state-32.yaml")
-    # For all epochs: its continuation is the fair opponent.
-    train finite-state-local "$epochs" "${finite_state[@]}"
+    train finite-state-local "$baseline_epochs" "${finite_state[@]}"
     finish_all
+    parent=$exp_root/finite-state-local/epoch-$branch_epoch.pt
+    train finite-state-continued "$epochs" --config "$global_conf" "${finite_state[@]}" --normalisation.alpha 1 \
+      ${unregularised[@]+"${unregularised[@]}"} --branch-from "$parent"
     train finite-state-global "$epochs" --config "$global_conf" "${finite_state[@]}" --normalisation.alpha 0.3 \
-      --normalisation.exact true --branch-from "$exp_root/finite-state-local/epoch-$branch_epoch.pt"
+      --normalisation.exact true --branch-from "$parent"
   fi
   finish_all
 
