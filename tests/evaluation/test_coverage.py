@@ -1,6 +1,7 @@
 """Invariant: a list of all sequences is the exact normaliser, with the exact gradient; shorter lists fall short of it."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,8 @@ from small_models import small_model_config
 
 from transducer_gn.config import Config, PredictorConfig, config_parser, read_config
 from transducer_gn.data.batches import Batch
-from transducer_gn.evaluation.coverage import batch_losses, measure_coverage
+from transducer_gn.evaluation.coverage import Coverage, batch_losses, measure_coverage
+from transducer_gn.evaluation.figures import coverage_figure
 from transducer_gn.evaluation.systems import System
 from transducer_gn.model.chunk import evaluation_chunk
 from transducer_gn.model.transducer import build_model
@@ -85,10 +87,12 @@ def test_the_script_says_more_with_longer_lists(toy, tmp_path):
     folder = tmp_path / "finite-state"
     folder.mkdir()
     Trainer(config, folder, World()).run()
-    output = tmp_path / "coverage.json"
     arguments = ["--checkpoints", f"[{folder}/epoch-1.pt]", "--counts", "[1,4,16]", "--utterances", "3"]
-    result = run_script("nbest_coverage.py", *arguments, "--output", output)
-    (values,) = json.loads(output.read_text())
+    result = run_script("nbest_coverage.py", *arguments, "--alpha", "0.3", "--out", tmp_path)
+    (values,) = json.loads((tmp_path / "coverage.json").read_text())
+    assert values["alpha"] == 0.3
+    assert all(x["distance"] > 1e-3 for x in values["lists"])
+    assert (tmp_path / "coverage.png").is_file() and b"<svg" in (tmp_path / "coverage.svg").read_bytes()
     by_count = [x["log_shares"] for x in values["lists"]]
     assert [len(shares) for shares in by_count] == [3, 3, 3]
     for shorter, longer in zip(by_count, by_count[1:]):
@@ -99,3 +103,12 @@ def test_the_script_says_more_with_longer_lists(toy, tmp_path):
 def test_a_predictor_that_remembers_everything_is_refused(runs):
     result = run_script("nbest_coverage.py", "--checkpoints", f"[{runs}/local/epoch-1.pt]", check=False)
     assert result.returncode == 2 and "finite-state predictor" in result.stderr
+
+
+def test_a_figure_of_lists_shows_their_numbers():
+    lists = [Coverage(1, [math.log(0.5), math.log(0.3)], 0.9, 0.4), Coverage(10, [math.log(0.8)], 0.99, 0.1)]
+    drawn = coverage_figure([("a", lists), ("b", lists[1:])])
+    upper, lower = drawn.figure.axes
+    assert [list(line.get_ydata()) for line in upper.lines] == [pytest.approx([0.4, 0.8]), pytest.approx([0.8])]
+    assert [list(line.get_ydata()) for line in lower.lines] == [[0.4, 0.1], [0.1]]
+    assert [label.get_text() for label in upper.get_legend().get_texts()] == ["a", "b"]

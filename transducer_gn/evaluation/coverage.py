@@ -38,6 +38,11 @@ class Coverage:
     distance: float
 
 
+    def mean_share(self) -> float:
+        """Mean over utterances of the share of exact Z."""
+        return float(torch.tensor(self.log_shares).exp().mean())
+
+
 def measure_coverage(
     system: System, batches: Iterable[Batch], counts: Sequence[int], max_tokens_per_frame: int
 ) -> list[Coverage]:
@@ -120,6 +125,6 @@ def flat(tensors: Sequence[Tensor]) -> Tensor:
 
 def coverage_row(name: str, system: System, coverage: Coverage) -> list[str]:
     """The cells of one list in a table."""
-    shares = torch.tensor(coverage.log_shares).exp()
-    numbers = (shares.mean(), shares.median(), coverage.cosine, coverage.distance)
+    median = torch.tensor(coverage.log_shares).exp().median()
+    numbers = (coverage.mean_share(), median, coverage.cosine, coverage.distance)
     return [name, f"{system.alpha:g}", str(coverage.count), *(f"{float(number):.3f}" for number in numbers)]

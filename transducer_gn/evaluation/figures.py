@@ -11,6 +11,7 @@ from matplotlib import pyplot  # noqa: E402  (the backend must be chosen first)
 from matplotlib.axes import Axes  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 
+from transducer_gn.evaluation.coverage import Coverage  # noqa: E402
 from transducer_gn.evaluation.readings import Readings, average_after  # noqa: E402
 from transducer_gn.evaluation.runs import Run, normalisation_text  # noqa: E402
 
@@ -181,6 +182,32 @@ def with_model_loss(rows: Sequence[dict]) -> list[dict]:
         for row in rows
         if {"alpha", "numerator", "loss", "regulariser", "regulariser_weight"} <= row.keys()
     ]
+
+
+@pyplot.rc_context(STYLE)
+def coverage_figure(lines: Sequence[tuple[str, Sequence[Coverage]]]) -> ReportFigure:
+    """N-best lists against exact Z, for labelled systems."""
+    figure, (upper, lower) = new_figure(2, 5.2)
+    for (label, lists), colour in zip(lines, COLOURS * len(lines), strict=False):
+        counts = [x.count for x in lists]
+        upper.plot(counts, [x.mean_share() for x in lists], color=colour, label=label, marker="o", markersize=3)
+        lower.plot(counts, [x.distance for x in lists], color=colour, marker="o", markersize=3)
+    upper.set_xscale("log")
+    counts = sorted({x.count for _, lists in lines for x in lists})
+    upper.set_xticks(counts, [str(count) for count in counts])
+    upper.minorticks_off()
+    upper.set_ylim(0, 1.03)
+    upper.set_ylabel("share of exact Z")
+    upper.legend(fontsize=8)
+    lower.set_ylim(bottom=0)
+    lower.set_ylabel("distance of gradients")
+    lower.set_xlabel("competitors N")
+    caption = (
+        "How good N-best lists are as normalisers. Above: the share of exact Z that the reference and N competitors have, "
+        "mean over utterances. Below: the distance of the gradient of the loss with such a list from that of the loss with "
+        "exact Z, relative to the latter's norm."
+    )
+    return ReportFigure("coverage", figure, caption)
 
 
 @pyplot.rc_context(STYLE)

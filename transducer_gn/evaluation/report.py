@@ -189,18 +189,21 @@ def comparison_values(baseline: Run, challenger: Run, part: str, lookahead: Run 
 def write_report(report: Report, folder: Path) -> Path:
     """Write text, JSON, figures and the page; returns the page."""
     (folder / "figures").mkdir(parents=True, exist_ok=True)
-    images = {}
-    for drawn in report.figures:
-        for suffix in ("png", "svg"):
-            path = folder / "figures" / f"{drawn.name}.{suffix}"
-            with replace_when_done(path) as sibling:
-                # Without the date, the same results give the same file.
-                metadata = {"Date": None} if suffix == "svg" else {"Software": None}
-                drawn.figure.savefig(sibling, format=suffix, metadata=metadata, dpi=160)
-        images[drawn.name] = base64.b64encode(path.read_bytes()).decode()
-        pyplot.close(drawn.figure)
+    images = {drawn.name: base64.b64encode(save_figure(drawn, folder / "figures")).decode() for drawn in report.figures}
     write_text(folder / "report.txt", report.text())
     write_json(folder / "report.json", report.values)
     page = folder / "report.html"
     write_text(page, html_page(report.title, report.key, report.tables, [(x, images[x.name]) for x in report.figures]))
     return page
+
+
+def save_figure(drawn: ReportFigure, folder: Path) -> bytes:
+    """Write a figure as PNG and SVG, and return the latter."""
+    for suffix in ("png", "svg"):
+        path = folder / f"{drawn.name}.{suffix}"
+        with replace_when_done(path) as sibling:
+            # Without the date, the same results give the same file.
+            metadata = {"Date": None} if suffix == "svg" else {"Software": None}
+            drawn.figure.savefig(sibling, format=suffix, metadata=metadata, dpi=160)
+    pyplot.close(drawn.figure)
+    return path.read_bytes()
