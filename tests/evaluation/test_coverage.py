@@ -92,7 +92,7 @@ def test_the_script_says_more_with_longer_lists(toy, tmp_path):
     (values,) = json.loads((tmp_path / "coverage.json").read_text())
     assert values["alpha"] == 0.3
     assert all(x["distance"] > 1e-3 for x in values["lists"])
-    assert (tmp_path / "coverage.png").is_file() and b"<svg" in (tmp_path / "coverage.svg").read_bytes()
+    assert (tmp_path / "nbest-coverage.png").is_file() and b"<svg" in (tmp_path / "nbest-coverage.svg").read_bytes()
     by_count = [x["log_shares"] for x in values["lists"]]
     assert [len(shares) for shares in by_count] == [3, 3, 3]
     for shorter, longer in zip(by_count, by_count[1:]):

@@ -61,6 +61,11 @@ def test_report_of_real_runs(root, toy):
     assert {"regulariser", "interpolation", "wer-by-alpha"} <= names
     assert len(images) == len(names) == len(list((root / "report" / "figures").glob("*.png")))
     assert all(b"<svg" in base64.b64decode(image) for image in images)
+    drawn = json.loads((root / "report" / "figures" / "wer-by-alpha.json").read_text())["panels"][0]
+    lines = {line["label"]: line["points"] for line in drawn["lines"]}
+    rows = [json.loads(line) for line in (root / "local" / "metrics.jsonl").read_text().splitlines()]
+    assert lines["local"] == [[row["epoch"], row["wer"]] for row in rows if row["kind"] == "valid"]
+    assert drawn["x"] == "epoch" and lines["alpha 0.5"][-1][0] == 4
 
 
 def test_what_is_broken_is_said_and_the_rest_is_shown(root):

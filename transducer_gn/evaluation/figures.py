@@ -3,8 +3,10 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402  (the backend must be chosen first)
@@ -37,6 +39,19 @@ class ReportFigure:
     name: str
     figure: Figure
     caption: str
+
+    def panels(self) -> list[dict[str, Any]]:
+        """The numbers that it was drawn from."""
+        return [
+            {
+                "x": axis.get_xlabel(),
+                "y": axis.get_ylabel(),
+                "lines": [
+                    {"label": line.get_label(), "points": np.column_stack(line.get_data()).tolist()} for line in axis.lines
+                ],
+            }
+            for axis in self.figure.axes
+        ]
 
 
 def new_figure(panels: int = 1, height: float = 3.4) -> tuple[Figure, list[Axes]]:
@@ -207,7 +222,7 @@ def coverage_figure(lines: Sequence[tuple[str, Sequence[Coverage]]]) -> ReportFi
         "mean over utterances. Below: the distance of the gradient of the loss with such a list from that of the loss with "
         "exact Z, relative to the latter's norm."
     )
-    return ReportFigure("coverage", figure, caption)
+    return ReportFigure("nbest-coverage", figure, caption)
 
 
 @pyplot.rc_context(STYLE)

@@ -198,7 +198,8 @@ def write_report(report: Report, folder: Path) -> Path:
 
 
 def save_figure(drawn: ReportFigure, folder: Path) -> bytes:
-    """Write a figure as PNG and SVG, and return the latter."""
+    """Write a figure as PNG and SVG and its numbers as JSON; returns the SVG."""
+    write_json(folder / f"{drawn.name}.json", {"caption": drawn.caption, "panels": drawn.panels()})
     for suffix in ("png", "svg"):
         path = folder / f"{drawn.name}.{suffix}"
         with replace_when_done(path) as sibling:
