@@ -2,13 +2,14 @@
 
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 import torch
 
 from transducer_gn.config import Config
 from transducer_gn.errors import UserError
+from transducer_gn.evaluation.recognition import RecognitionSettings
 from transducer_gn.evaluation.systems import SystemChoice, config_from, load_system
 from transducer_gn.training.checkpoint import load_checkpoint
 
@@ -28,6 +29,16 @@ def test_best_epoch_is_the_default(runs):
     assert system.name == f"epoch-{best}"
     assert_equal_parameters(system, load_checkpoint(runs / "local" / f"epoch-{best}.pt")["model"])
     assert not system.model.training
+
+
+@pytest.mark.parametrize(("exact", "limit"), [(True, 2), (False, 3)])
+def test_exactly_normalised_systems_are_searched_as_far_as_z_was_summed(runs, exact, limit):
+    system = load_system(runs / "local")
+    normalisation = replace(system.config.normalisation, exact=exact, exact_tokens_per_frame=2)
+    finite = replace(system.config.model, predictor=replace(system.config.model.predictor, kind="finite-state"))
+    system = replace(system, config=replace(system.config, normalisation=normalisation, model=finite))
+    assert RecognitionSettings().tokens_per_frame_of(system) == limit
+    assert RecognitionSettings(max_tokens_per_frame=5).tokens_per_frame_of(system) == 5
 
 
 def test_average_is_over_the_epochs_asked_for(runs):

@@ -52,7 +52,7 @@ def follow_readings(system: System, batch: Batch) -> list[Readings]:
     settings = RecognitionSettings()
     encoder_out, lengths = system.model.encoder(batch.features, batch.feature_lengths, settings.chunk_of(system))
     frames = system.model.joiner.project_encoder(encoder_out)
-    search = BeamSearch(system.model, BEAM, system.alpha, settings.max_tokens_per_frame)
+    search = BeamSearch(system.model, BEAM, system.alpha, system.max_tokens_per_frame)
     beam = search.start(len(batch))
     words = [both_words(batch, i) for i in range(len(batch))]
     shares: list[list[tuple[float, float]]] = [[] for _ in batch.ids]

@@ -30,7 +30,7 @@ class RecognitionSettings:
             with the same result; "lookahead" lets the model see whole utterances
         chunk: frames of 40 ms in a chunk; null for what the system is configured for, 16 in the paper
         left_context: frames of history that a chunk sees; null for what the system is configured for
-        max_tokens_per_frame: most tokens at one frame
+        max_tokens_per_frame: most tokens at one frame; null for 3, or what an exact normaliser was summed over in training
     """
 
     method: Literal["beam", "greedy"] = "beam"
@@ -38,11 +38,11 @@ class RecognitionSettings:
     streaming: Literal["simulated", "chunks", "lookahead"] = "simulated"
     chunk: int | None = None
     left_context: int | None = None
-    max_tokens_per_frame: int = 3
+    max_tokens_per_frame: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("--beam", self.beam), ("--max-tokens-per-frame", self.max_tokens_per_frame)):
-            require(value >= 1, name, f"must be at least 1, not {value}")
+            require(value is None or value >= 1, name, f"must be at least 1, not {value}")
         limited = self.chunk is not None or self.left_context is not None
         require(self.streaming != "lookahead" or not limited, "--chunk", "lookahead has no chunks and no left context")
         require(
@@ -60,6 +60,10 @@ class RecognitionSettings:
             size is None or system.config.model.encoder.causal, "--chunk", "this system looks ahead and has no chunks"
         )
         return FULL_CONTEXT if size is None else Chunk(size, left)
+
+    def tokens_per_frame_of(self, system: System) -> int:
+        """Most tokens at one frame."""
+        return self.max_tokens_per_frame or system.max_tokens_per_frame
 
     def describe(self, system: System) -> str:
         """A name for files."""
@@ -111,7 +115,7 @@ def whole_utterances(system: System, batch: Batch, settings: RecognitionSettings
     """Texts of a batch, by one encoder pass under the mask of chunks."""
     chunk = settings.chunk_of(system)
     encoder_out, frame_lengths = system.model.encoder(batch.features, batch.feature_lengths, chunk)
-    common = dict(alpha=system.alpha, max_tokens_per_frame=settings.max_tokens_per_frame)
+    common = dict(alpha=system.alpha, max_tokens_per_frame=settings.tokens_per_frame_of(system))
     try:
         if settings.method == "greedy":
             found = greedy_search(system.model, encoder_out, frame_lengths, **common)
@@ -126,7 +130,7 @@ def show(system: System, batch: Batch, settings: RecognitionSettings) -> list[li
     """What each utterance of a batch shows after each chunk; the last entry is the final text."""
     chunk = settings.chunk_of(system)
     recognizer = StreamingRecognizer(
-        system.model, system.tokenizer, chunk, settings.beam, system.alpha, settings.max_tokens_per_frame
+        system.model, system.tokenizer, chunk, settings.beam, system.alpha, settings.tokens_per_frame_of(system)
     )
     streams = [recognizer.open() for _ in range(len(batch))]
     for stream, features, length in zip(streams, batch.features.cpu(), batch.feature_lengths.tolist(), strict=True):

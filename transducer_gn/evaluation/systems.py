@@ -16,6 +16,7 @@ from transducer_gn.config import Config, config_parser
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.errors import UserError, require
 from transducer_gn.model.transducer import Transducer, build_model
+from transducer_gn.search.beam import DEFAULT_TOKENS_PER_FRAME
 from transducer_gn.training.averaging import average_between
 from transducer_gn.training.checkpoint import epoch_path, load_checkpoint, step_path
 from transducer_gn.training.schedule import weights_at
@@ -67,6 +68,11 @@ class System:
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
+
+    @property
+    def max_tokens_per_frame(self) -> int:
+        """Tokens per frame that it is recognised with unless told otherwise."""
+        return self.config.normalisation.searched_tokens_per_frame(DEFAULT_TOKENS_PER_FRAME)
 
 
 def load_system(folder: Path, choice: SystemChoice = SystemChoice(), device: torch.device | None = None) -> System:

@@ -29,6 +29,10 @@ class NormalisationConfig:
     exact: bool = False
     exact_tokens_per_frame: int = 3
 
+    def searched_tokens_per_frame(self, otherwise: int) -> int:
+        """Tokens per frame that a search may emit: what exact Z does not sum over has weights that nobody trained."""
+        return self.exact_tokens_per_frame if self.exact else otherwise
+
     def __post_init__(self) -> None:
         section = "normalisation"
         require_positive(section, exact_tokens_per_frame=self.exact_tokens_per_frame)

@@ -34,7 +34,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--average", action="store_true", help="use the running average of the parameters")
     parser.add_argument("--beam", type=int, default=4, help="hypotheses per stream")
     parser.add_argument("--alpha", type=float, help="weight of local normalisation; by default that of training")
-    parser.add_argument("--max-tokens-per-frame", type=int, default=3, help="most tokens between two blanks")
+    parser.add_argument("--max-tokens-per-frame", type=int, help="most tokens between two blanks; by default as decode.py")
     parser.add_argument("--chunk", type=int, help="frames of 40 ms per chunk; by default that of the settings")
     parser.add_argument("--left-context", type=int, help="frames of history, a multiple of the chunk")
     parser.add_argument("--piece", type=float, default=0.16, help="seconds of audio to take from each input at a time")
@@ -57,7 +57,7 @@ def sources(inputs: list[str], piece: int) -> list[Source]:
 def main() -> None:
     flags = parse_arguments()
     for name in ("beam", "max_tokens_per_frame", "piece", "concurrent", "threads"):
-        if getattr(flags, name) <= 0:
+        if getattr(flags, name) is not None and getattr(flags, name) <= 0:
             raise UserError(f"--{name.replace('_', '-')} must be above 0, not {getattr(flags, name)}")
     if flags.alpha is not None and not 0 <= flags.alpha <= 1:
         raise UserError(f"--alpha must be between 0 and 1, not {flags.alpha}")
@@ -66,8 +66,9 @@ def main() -> None:
     chunk = evaluation_chunk(system.config.model.streaming)
     if flags.chunk is not None or flags.left_context is not None:
         chunk = Chunk(flags.chunk or chunk.size, chunk.left if flags.left_context is None else flags.left_context)
+    tokens_per_frame = flags.max_tokens_per_frame or system.max_tokens_per_frame
     recognizer = StreamingRecognizer(
-        system.model, system.tokenizer, chunk, flags.beam, system.alpha, flags.max_tokens_per_frame
+        system.model, system.tokenizer, chunk, flags.beam, system.alpha, tokens_per_frame
     )
     inputs = sources(flags.inputs, max(1, round(flags.piece * SAMPLING_RATE)))
     totals = recognise_sources(recognizer, iter(inputs), flags.concurrent, Display(flags.json))
