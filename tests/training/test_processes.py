@@ -97,6 +97,20 @@ def test_stopped_process_resumes(number, toy, alone, tmp_path):
     assert_same_end(folder, alone)
 
 
+def test_a_stop_of_the_whole_job_also_saves(toy, alone, tmp_path):
+    """As schedulers do it: processes that load batches get the signal, too."""
+    folder = tmp_path / "exp"
+    process = start(toy, folder, "--data.batches.num_workers", "1")
+    wait_for(folder / "checkpoint-6.pt", process)
+    for pid in (*children(process.pid), process.pid):
+        os.kill(pid, signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0 and "the same command goes on from there" in errors
+    assert not (folder / LAST).exists()
+    finish(start(toy, folder))
+    assert_same_end(folder, alone)
+
+
 def test_killed_rank_restarts_all_from_the_last_checkpoint(toy, together, tmp_path):
     folder = tmp_path / "exp"
     process = start(toy, folder, "--world-size", "2")

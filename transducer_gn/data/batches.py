@@ -1,6 +1,7 @@
 """Batches of features and tokens, in an order that can be stopped and resumed anywhere."""
 
 import random
+import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -175,6 +176,16 @@ class ResumableBatches(ABC):
         self.epoch, self.consumed = state["epoch"], state["consumed"]
 
 
+def leave_stopping_to_training(_: int) -> None:
+    """Called in every process that loads batches.
+
+    A scheduler that ends a job sends its signal to all processes. Training saves what it has and then ends these; without
+    them it could not.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 class Batches(ResumableBatches):
     """All batches of a manifest.
 
@@ -233,6 +244,7 @@ class Batches(ResumableBatches):
             num_workers=self._settings.num_workers,
             pin_memory=torch.cuda.is_available(),
             generator=torch.Generator(),
+            worker_init_fn=leave_stopping_to_training,
         )
 
     def _identity(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from lhotse.shar.writers import ArrayTarWriter
 from lhotse.utils import fastcopy
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from transducer_gn.data.batches import Batch, BatchDataset, ResumableBatches
+from transducer_gn.data.batches import Batch, BatchDataset, ResumableBatches, leave_stopping_to_training
 from transducer_gn.data.filtering import Usable, encoder_frames_of_default_subsampling
 from transducer_gn.data.manifest_files import read_lines, write_json_lines
 from transducer_gn.data.parallel import run_each
@@ -206,8 +206,14 @@ class ShardedBatches(ResumableBatches):
             **self._arguments,
         )
         workers = self._arguments["settings"].num_workers
-        options = dict(pin_memory=torch.cuda.is_available(), generator=torch.Generator())
-        loader = DataLoader(lane, batch_size=None, num_workers=workers, **options)
+        loader = DataLoader(
+            lane,
+            batch_size=None,
+            num_workers=workers,
+            pin_memory=torch.cuda.is_available(),
+            generator=torch.Generator(),
+            worker_init_fn=leave_stopping_to_training,
+        )
         return (batch for batch in loader if batch is not None)
 
     def _identity(self) -> dict[str, Any]:
