@@ -115,6 +115,18 @@ def test_a_run_in_progress_says_how_far_it_is(root):
     assert any("at epoch 4.00 of 4" in problem for problem in run.problems)
 
 
+def test_without_a_dev_set_epochs_are_whole_and_the_last_one_is_named(root):
+    for name in ("local", "global"):
+        path = root / name / "best.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"wer": None}))
+        metrics = root / name / "metrics.jsonl"
+        rows = [line for line in metrics.read_text().splitlines() if json.loads(line)["kind"] == "train"]
+        metrics.write_text("\n".join(rows[:1]) + "\n")
+    found = find_runs(root)
+    assert [run.train[-1]["epoch"] % 1 > 0 and run.epochs == run.best["last_epoch"] for run in found] == [True, True]
+    assert "at its last epoch, for want of a dev set" in tables.results_table(found, None).text()
+
+
 def test_no_runs_at_all_is_one_sentence(tmp_path):
     with pytest.raises(UserError, match="holds no runs"):
         find_runs(tmp_path)

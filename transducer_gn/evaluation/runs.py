@@ -74,8 +74,9 @@ class Run:
 
     @property
     def epochs(self) -> float:
-        """Epochs done, by the newest metrics."""
-        return max((row["epoch"] for row in self.train + self.valid), default=0.0)
+        """Epochs done: by the newest metrics, or by the last whole epoch where nothing was logged at its end."""
+        whole = float(self.best["last_epoch"]) if self.best is not None else 0.0
+        return max(whole, *(row["epoch"] for row in self.train + self.valid), 0.0)
 
     @property
     def is_finished(self) -> bool:

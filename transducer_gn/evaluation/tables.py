@@ -108,7 +108,9 @@ def results_table(runs: Sequence[Run], baseline: Run | None) -> Table:
         rows.append(
             [run.name, normalisation_text(run), branch_text(run), *rates, latency_cell(run, baseline, headline)]
         )
-    notes = ["Each system at its epoch of lowest error rate on the dev set."]
+    unvalidated = any(run.best is not None and run.best["wer"] is None for run in runs if run.results)
+    chosen = "last epoch, for want of a dev set" if unvalidated else "epoch of lowest error rate on the dev set"
+    notes = [f"Each system at its {chosen}."]
     notes += [note for run in runs for note in alpha_notes(run)]
     if baseline is not None:
         notes.append(f"Emission: change of the mean emission time on {headline} against {baseline.name}, in ms.")

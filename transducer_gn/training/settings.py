@@ -130,7 +130,8 @@ class TrainingConfig:
         average_period: updates between additions to the running average of the parameters
         max_bad_batches: updates without a finite gradient after which training gives up
         collapse_share: the reference's share of Z above which competitors count as useless
-        collapse_updates: updates in a row of that before a warning
+        drift_ratio: growth of the mean squared log-sum since alpha left 1 above which weights count as drifting
+        collapse_updates: updates in a row of either before a warning
         memory_scan: try the largest batches before the first update
     """
 
@@ -148,13 +149,14 @@ class TrainingConfig:
     average_period: int = 100
     max_bad_batches: int = 20
     collapse_share: float = 0.9999
+    drift_ratio: float = 1.5
     collapse_updates: int = 200
     memory_scan: bool = True
 
     def __post_init__(self) -> None:
         names = (
             "epochs accumulate log_interval validate_interval validation_utterances validation_beam save_interval "
-            "keep_last average_period max_bad_batches collapse_share collapse_updates"
+            "keep_last average_period max_bad_batches collapse_share drift_ratio collapse_updates"
         )
         require_positive("training", **{name: getattr(self, name) for name in names.split()})
         require(self.clip is None or self.clip > 0, "training.clip", f"must be above 0, or null, not {self.clip}")
