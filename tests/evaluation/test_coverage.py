@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from small_models import small_model_config
 
 from transducer_gn.config import Config, PredictorConfig, config_parser, read_config
 from transducer_gn.data.batches import Batch
-from transducer_gn.evaluation.coverage import Coverage, batch_losses, measure_coverage
+from transducer_gn.evaluation.coverage import Coverage, batch_losses, coverage_row, measure_coverage
 from transducer_gn.evaluation.figures import coverage_figure
 from transducer_gn.evaluation.systems import System
 from transducer_gn.model.chunk import evaluation_chunk
@@ -111,4 +112,10 @@ def test_a_figure_of_lists_shows_their_numbers():
     upper, lower = drawn.figure.axes
     assert [list(line.get_ydata()) for line in upper.lines] == [pytest.approx([0.4, 0.8]), pytest.approx([0.8])]
     assert [list(line.get_ydata()) for line in lower.lines] == [[0.4, 0.1], [0.1]]
-    assert [label.get_text() for label in upper.get_legend().get_texts()] == ["a", "b"]
+    assert [label.get_text() for label in drawn.figure.legends[0].get_texts()] == ["a", "b"]
+
+
+def test_small_shares_keep_their_digits():
+    system = SimpleNamespace(alpha=0.3)
+    row = coverage_row("x", system, Coverage(5, [math.log(1e-9), math.log(3e-9)], 0.5, 0.75))
+    assert row == ["x", "0.3", "5", "2e-09", "2e-09", "0.500", "0.750"]

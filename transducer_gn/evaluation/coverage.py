@@ -125,6 +125,8 @@ def flat(tensors: Sequence[Tensor]) -> Tensor:
 
 def coverage_row(name: str, system: System, coverage: Coverage) -> list[str]:
     """The cells of one list in a table."""
-    median = torch.tensor(coverage.log_shares).exp().median()
-    numbers = (coverage.mean_share(), median, coverage.cosine, coverage.distance)
-    return [name, f"{system.alpha:g}", str(coverage.count), *(f"{float(number):.3f}" for number in numbers)]
+    median = float(torch.tensor(coverage.log_shares).exp().quantile(0.5))
+    # Shares of early systems are small, so they get their leading digits.
+    shares = [f"{share:.3g}" for share in (coverage.mean_share(), median)]
+    gradients = [f"{number:.3f}" for number in (coverage.cosine, coverage.distance)]
+    return [name, f"{system.alpha:g}", str(coverage.count), *shares, *gradients]

@@ -213,7 +213,7 @@ def coverage_figure(lines: Sequence[tuple[str, Sequence[Coverage]]]) -> ReportFi
     upper.minorticks_off()
     upper.set_ylim(0, 1.03)
     upper.set_ylabel("share of exact Z")
-    upper.legend(fontsize=8)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=8)
     lower.set_ylim(bottom=0)
     lower.set_ylabel("distance of gradients")
     lower.set_xlabel("competitors N")
