@@ -266,6 +266,16 @@ class Config:
             'needs model.predictor.kind = "finite-state", since no other predictor has an exact sum',
         )
 
+    def searched_tokens_per_frame(self, if_local: int) -> int:
+        """Tokens per frame that recognition may emit: no more than sequences in Z had; `if_local` where there is no Z.
+
+        Nothing has taught a globally normalised system to give low weights to sequences that Z never held. A locally
+        normalised one has learnt this from every step's softmax.
+        """
+        if self.normalisation.exact:
+            return self.normalisation.exact_tokens_per_frame
+        return self.competitors.max_tokens_per_frame if self.normalisation.alpha < 1 else if_local
+
 
 def config_parser(description: str) -> ArgumentParser:
     """A parser with `--config FILE` and one flag per setting, such as `--model.encoder.dim`."""

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from transducer_gn.config import Config
+from transducer_gn.data.prepared import PreparedData
 from transducer_gn.errors import UserError
-from transducer_gn.evaluation.recognition import RecognitionSettings
+from transducer_gn.evaluation.recognition import RecognitionSettings, recognition_identity
 from transducer_gn.evaluation.systems import SystemChoice, config_from, load_system
 from transducer_gn.training.checkpoint import load_checkpoint
 
@@ -31,13 +32,21 @@ def test_best_epoch_is_the_default(runs):
     assert not system.model.training
 
 
-@pytest.mark.parametrize(("exact", "limit"), [(True, 2), (False, 3)])
-def test_exactly_normalised_systems_are_searched_as_far_as_z_was_summed(runs, exact, limit):
+@pytest.mark.parametrize(
+    ("alpha", "exact", "limit"),
+    [(0.3, True, 2), (0.3, False, 4), (1.0, False, 3)],
+    ids=["exact: as Z was summed", "global: as competitors were searched", "local: as far as is useful"],
+)
+def test_systems_are_searched_as_far_as_z_reached(runs, alpha, exact, limit):
     system = load_system(runs / "local")
-    normalisation = replace(system.config.normalisation, exact=exact, exact_tokens_per_frame=2)
+    normalisation = replace(system.config.normalisation, alpha=alpha, exact=exact, exact_tokens_per_frame=2)
+    competitors = replace(system.config.competitors, max_tokens_per_frame=4)
     finite = replace(system.config.model, predictor=replace(system.config.model.predictor, kind="finite-state"))
-    system = replace(system, config=replace(system.config, normalisation=normalisation, model=finite))
+    config = replace(system.config, normalisation=normalisation, competitors=competitors, model=finite)
+    system = replace(system, config=config)
     assert RecognitionSettings().tokens_per_frame_of(system) == limit
+    nothing = PreparedData(runs / "nothing")
+    assert recognition_identity(system, RecognitionSettings(), nothing, "test")["tokens_per_frame"] == limit
     assert RecognitionSettings(max_tokens_per_frame=5).tokens_per_frame_of(system) == 5
 
 

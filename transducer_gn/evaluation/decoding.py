@@ -14,10 +14,9 @@ from lhotse.cut import Cut
 
 from transducer_gn.data.batches import Batch, Batches
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.data.stage import file_fingerprint
 from transducer_gn.errors import UserError
 from transducer_gn.evaluation.error_rates import Recognised, total_errors
-from transducer_gn.evaluation.recognition import RecognitionSettings, recognise
+from transducer_gn.evaluation.recognition import RecognitionSettings, recognise, recognition_identity
 from transducer_gn.evaluation.results import Results, read_results, results_path, write_results
 from transducer_gn.evaluation.systems import System
 from transducer_gn.files import write_text
@@ -75,7 +74,8 @@ class PartDecoder:
 
     def run(self) -> Results:
         """Decode, or read what is there if it is what would come out."""
-        name, identity = f"{self.system.name}-{self.settings.describe(self.system)}", self._identity()
+        name = f"{self.system.name}-{self.settings.describe(self.system)}"
+        identity = recognition_identity(self.system, self.settings, self.data, self.part)
         path = results_path(self.folder, self.part, name)
         if path.is_file() and (results := read_results(path)).identity == identity:
             logging.info("%s: %s is complete", self.part, path)
@@ -91,16 +91,6 @@ class PartDecoder:
         write_results(self.folder, results)
         progress.remove()
         return results
-
-    def _identity(self) -> dict[str, Any]:
-        """Everything that the hypotheses depend on."""
-        manifest = self.data.folder / "fbank" / f"cuts_{self.part}.jsonl.gz"
-        return {
-            "parameters": self.system.fingerprint,
-            "alpha": self.system.alpha,
-            "settings": asdict(self.settings),
-            "utterances": file_fingerprint(manifest) if manifest.is_file() else None,
-        }
 
     def _decode_rest(self, done: list[Recognised], progress: "Unfinished") -> list[Recognised]:
         """Recognise all utterances but those that are `done`, writing down each batch."""

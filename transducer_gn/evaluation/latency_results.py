@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.data.stage import file_fingerprint
 from transducer_gn.errors import UserError, require
 from transducer_gn.evaluation.bootstrap import Difference, Interval, ratio_difference, ratio_interval
 from transducer_gn.evaluation.decoding import count_cuts, evaluation_batches
 from transducer_gn.evaluation.error_rates import kind_order
 from transducer_gn.evaluation.json_files import write_json
 from transducer_gn.evaluation.latency import UtteranceTimes, measure_times
-from transducer_gn.evaluation.recognition import RecognitionSettings
+from transducer_gn.evaluation.recognition import RecognitionSettings, recognition_identity
 from transducer_gn.evaluation.systems import System
 
 FOLDER = "latency"
@@ -79,14 +78,7 @@ def measure_part(
     """Measure one test set into `folder`, or read what is there if it is what would come out."""
     chunk = settings.chunk_of(system)
     name = f"{system.name}-{settings.describe(system)}"
-    manifest = data.folder / "fbank" / f"cuts_{part}.jsonl.gz"
-    identity = {
-        "parameters": system.fingerprint,
-        "alpha": system.alpha,
-        "settings": asdict(settings),
-        "measured": asdict(measured),
-        "utterances": file_fingerprint(manifest) if manifest.is_file() else None,
-    }
+    identity = {**recognition_identity(system, settings, data, part), "measured": asdict(measured)}
     path = folder / f"latency-{part}-{name}.json"
     if path.is_file() and (latency := read_latency(path)).identity == identity:
         logging.info("%s: %s is complete", part, path)

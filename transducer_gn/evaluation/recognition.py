@@ -1,12 +1,14 @@
 """Recognising batches: beam or greedy search, over whole utterances or truly chunk by chunk."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import torch
 
 from transducer_gn.data.batches import Batch
+from transducer_gn.data.prepared import PreparedData
+from transducer_gn.data.stage import file_fingerprint
 from transducer_gn.errors import UserError, require
 from transducer_gn.evaluation.error_rates import Recognised
 from transducer_gn.evaluation.systems import System
@@ -30,7 +32,8 @@ class RecognitionSettings:
             with the same result; "lookahead" lets the model see whole utterances
         chunk: frames of 40 ms in a chunk; null for what the system is configured for, 16 in the paper
         left_context: frames of history that a chunk sees; null for what the system is configured for
-        max_tokens_per_frame: most tokens at one frame; null for 3, or what an exact normaliser was summed over in training
+        max_tokens_per_frame: most tokens at one frame; null for 3, or for a globally normalised system
+            what the sequences in its Z had in training
     """
 
     method: Literal["beam", "greedy"] = "beam"
@@ -72,6 +75,18 @@ class RecognitionSettings:
         kind = "chunk-by-chunk-" if self.streaming == "chunks" else ""
         search = f"beam-{self.beam}" if self.method == "beam" else "greedy"
         return f"{kind}{how}-{search}"
+
+
+def recognition_identity(system: System, settings: RecognitionSettings, data: PreparedData, part: str) -> dict[str, Any]:
+    """Everything that hypotheses for a set depend on."""
+    manifest = data.folder / "fbank" / f"cuts_{part}.jsonl.gz"
+    return {
+        "parameters": system.fingerprint,
+        "alpha": system.alpha,
+        "settings": asdict(settings),
+        "tokens_per_frame": settings.tokens_per_frame_of(system),
+        "utterances": file_fingerprint(manifest) if manifest.is_file() else None,
+    }
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class System:
     @property
     def max_tokens_per_frame(self) -> int:
         """Tokens per frame that it is recognised with unless told otherwise."""
-        return self.config.normalisation.searched_tokens_per_frame(DEFAULT_TOKENS_PER_FRAME)
+        return self.config.searched_tokens_per_frame(DEFAULT_TOKENS_PER_FRAME)
 
 
 def load_system(folder: Path, choice: SystemChoice = SystemChoice(), device: torch.device | None = None) -> System:

@@ -30,7 +30,6 @@ HARMLESS = (
     "training.max_bad_batches",
     "training.collapse_share",
     "training.collapse_updates",
-    "training.drift_ratio",
     "training.memory_scan",
     "data.folder",
     "data.batches.num_workers",

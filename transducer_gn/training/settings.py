@@ -29,10 +29,6 @@ class NormalisationConfig:
     exact: bool = False
     exact_tokens_per_frame: int = 3
 
-    def searched_tokens_per_frame(self, otherwise: int) -> int:
-        """Tokens per frame that a search may emit: what exact Z does not sum over has weights that nobody trained."""
-        return self.exact_tokens_per_frame if self.exact else otherwise
-
     def __post_init__(self) -> None:
         section = "normalisation"
         require_positive(section, exact_tokens_per_frame=self.exact_tokens_per_frame)
@@ -72,8 +68,8 @@ class CompetitorConfig:
     Args:
         count: N, competitors per utterance
         beam: hypotheses that the search keeps, more than count; null for count + 1
-        max_tokens_per_frame: tokens that the search may emit at one frame. One is enough to find competitors, and
-            costs a third of three; their scores count all alignments in any case
+        max_tokens_per_frame: tokens that the search may emit at one frame, in recognition, too. One costs a third of
+            three; scores of competitors count all alignments in any case
         lookahead: batches that are searched together before training on them, with an encoder pass of their own, as
             in the paper (20); 0 searches on the encoder output of the training pass itself
     """
@@ -130,8 +126,7 @@ class TrainingConfig:
         average_period: updates between additions to the running average of the parameters
         max_bad_batches: updates without a finite gradient after which training gives up
         collapse_share: the reference's share of Z above which competitors count as useless
-        drift_ratio: growth of the mean squared log-sum since alpha left 1 above which weights count as drifting
-        collapse_updates: updates in a row of either before a warning
+        collapse_updates: updates in a row of that before a warning
         memory_scan: try the largest batches before the first update
     """
 
@@ -149,14 +144,13 @@ class TrainingConfig:
     average_period: int = 100
     max_bad_batches: int = 20
     collapse_share: float = 0.9999
-    drift_ratio: float = 1.5
     collapse_updates: int = 200
     memory_scan: bool = True
 
     def __post_init__(self) -> None:
         names = (
             "epochs accumulate log_interval validate_interval validation_utterances validation_beam save_interval "
-            "keep_last average_period max_bad_batches collapse_share drift_ratio collapse_updates"
+            "keep_last average_period max_bad_batches collapse_share collapse_updates"
         )
         require_positive("training", **{name: getattr(self, name) for name in names.split()})
         require(self.clip is None or self.clip > 0, "training.clip", f"must be above 0, or null, not {self.clip}")

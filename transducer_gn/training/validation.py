@@ -84,7 +84,7 @@ class Validator:
             beam=self._config.training.validation_beam,
             nbest=1,
             alpha=alpha,
-            max_tokens_per_frame=self._config.normalisation.searched_tokens_per_frame(DEFAULT_TOKENS_PER_FRAME),
+            max_tokens_per_frame=self._config.searched_tokens_per_frame(DEFAULT_TOKENS_PER_FRAME),
         )
         return [self._tokenizer.decode(hypotheses[0]) for hypotheses in found.tokens]
 

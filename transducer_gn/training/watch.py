@@ -12,13 +12,8 @@ from transducer_gn.files import replace_when_done
 from transducer_gn.training.settings import CompetitorConfig, TrainingConfig
 
 
-# "A normalisation variance in the order of 1 seemed desirable": mean squared log-sums below this are left alone.
-DESIRABLE_SQUARED_LOG_SUM = 1.0
-
-
 class Watch:
-    """Counts updates that could not be made, and updates in a row whose competitors were useless or few, or whose weights
-    had drifted from roughly normalised ones."""
+    """Counts updates that could not be made, and updates in a row whose competitors were useless or few."""
 
     def __init__(self, config: TrainingConfig, competitors: CompetitorConfig):
         self._config = config
@@ -26,17 +21,12 @@ class Watch:
         self.bad_batches = 0
         self.collapsed = 0
         self.scarce = 0
-        self.drifted = 0
-        self.first_squared_log_sum: float | None = None
 
-    def state_dict(self) -> dict[str, int | float | None]:
-        names = ("bad_batches", "collapsed", "scarce", "drifted", "first_squared_log_sum")
-        return {name: getattr(self, name) for name in names}
+    def state_dict(self) -> dict[str, int]:
+        return {"bad_batches": self.bad_batches, "collapsed": self.collapsed, "scarce": self.scarce}
 
-    def load_state_dict(self, state: Mapping[str, int | float | None]) -> None:
-        # Checkpoints made before drift was watched have no counts of it.
-        for name, value in state.items():
-            setattr(self, name, value)
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        self.bad_batches, self.collapsed, self.scarce = state["bad_batches"], state["collapsed"], state["scarce"]
 
     def skipped(self, step: int) -> None:
         """An update had no finite gradient and was left out; too many of them end training."""
@@ -56,11 +46,6 @@ class Watch:
         is_scarce = values["competitors"] < 0.5 * self._competitors.count
         self.collapsed = self.collapsed + updates if is_collapsed else 0
         self.scarce = self.scarce + updates if is_scarce else 0
-        squared_log_sum = values["regulariser"]
-        if self.first_squared_log_sum is None:
-            self.first_squared_log_sum = squared_log_sum
-        allowed = max(DESIRABLE_SQUARED_LOG_SUM, self._config.drift_ratio * self.first_squared_log_sum)
-        self.drifted = self.drifted + updates if squared_log_sum > allowed else 0
         limit = self._config.collapse_updates
         if self.collapsed >= limit > self.collapsed - updates:
             logging.warning(
@@ -74,13 +59,6 @@ class Watch:
                 "update %d: only %.1f distinct competitors per utterance for %d updates, of %d wanted; raise "
                 "competitors.beam or competitors.max_tokens_per_frame",
                 step, values["competitors"], self.scarce, self._competitors.count,
-            )  # fmt: skip
-        if self.drifted >= limit > self.drifted - updates:
-            logging.warning(
-                "update %d: weights drift away from normalised ones: their mean squared log-sum, %.2f when alpha left 1, has "
-                "been above %.2f for %d updates, now %.2f. If errors on the dev set rise, few of the likely sequences are "
-                "among the competitors: raise normalisation.regulariser, lower normalisation.alpha_per_epoch, or branch later",
-                step, self.first_squared_log_sum, allowed, self.drifted, squared_log_sum,
             )  # fmt: skip
 
 
