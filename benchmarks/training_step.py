@@ -55,6 +55,7 @@ class Step:
 
     def __init__(self, options: argparse.Namespace):
         flags = [f"--config={options.config}", f"--competitors.count={options.competitors}"]
+        flags += [f"--competitors.max_tokens_per_frame={options.tokens_per_frame}"]
         self.config, _ = read_config(config_parser("benchmark"), flags)
         torch.manual_seed(options.seed)
         self.batch = random_batch(options.utterances)
@@ -154,8 +155,8 @@ def measure_variant(options: argparse.Namespace) -> dict:
 
 def run_variant(variant: str, options: argparse.Namespace, competitors: int) -> dict:
     arguments = ["--variant", variant, "--competitors", competitors]
-    for name in ("config", "threads", "repeats", "seed", "utterances"):
-        arguments += [f"--{name}", getattr(options, name)]
+    for name in ("config", "threads", "repeats", "seed", "utterances", "tokens_per_frame"):
+        arguments += [f"--{name.replace('_', '-')}", getattr(options, name)]
     return in_own_process(__file__, [str(x) for x in arguments], options.threads)
 
 
@@ -168,6 +169,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--utterances", type=int, default=2, help="of 10 s each in the batch")
     parser.add_argument("--competitors", type=int, default=10)
+    parser.add_argument("--tokens-per-frame", type=int, default=1, help="that the search for competitors may emit")
     parser.add_argument("--no-sweep", action="store_true", help="leave out how the cost grows with N")
     parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -68,8 +68,9 @@ class CompetitorConfig:
     Args:
         count: N, competitors per utterance
         beam: hypotheses that the search keeps, more than count; null for count + 1
-        max_tokens_per_frame: tokens that the search may emit at one frame, in recognition, too. One costs a third of
-            three; scores of competitors count all alignments in any case
+        max_tokens_per_frame: tokens that the search may emit at one frame, here and in recognition. One is what icefall
+            allows and costs least; three are better where words come in bursts, as from models that have seen little
+            data. Scores of competitors count all alignments in any case
         lookahead: batches that are searched together before training on them, with an encoder pass of their own, as
             in the paper (20); 0 searches on the encoder output of the training pass itself
     """
