@@ -56,6 +56,8 @@ class Step:
     def __init__(self, options: argparse.Namespace):
         flags = [f"--config={options.config}", f"--competitors.count={options.competitors}"]
         flags += [f"--competitors.max_tokens_per_frame={options.tokens_per_frame}"]
+        # Updates cost what they cost, but must leave the planted part as it is: the second step would search something else.
+        flags += ["--optimiser.initial_lr=1e-12"]
         self.config, _ = read_config(config_parser("benchmark"), flags)
         torch.manual_seed(options.seed)
         self.batch = random_batch(options.utterances)
@@ -169,7 +171,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--utterances", type=int, default=2, help="of 10 s each in the batch")
     parser.add_argument("--competitors", type=int, default=10)
-    parser.add_argument("--tokens-per-frame", type=int, default=1, help="that the search for competitors may emit")
+    parser.add_argument("--tokens-per-frame", type=int, default=3, help="that the search for competitors may emit")
     parser.add_argument("--no-sweep", action="store_true", help="leave out how the cost grows with N")
     parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -68,16 +68,16 @@ class CompetitorConfig:
     Args:
         count: N, competitors per utterance
         beam: hypotheses that the search keeps, more than count; null for count + 1
-        max_tokens_per_frame: tokens that the search may emit at one frame, here and in recognition. One is what icefall
-            allows and costs least; three are better where words come in bursts, as from models that have seen little
-            data. Scores of competitors count all alignments in any case
+        max_tokens_per_frame: tokens that the search may emit at one frame, here and in recognition. Few frames have a
+            second token, so that three cost little more than one; where all tokens are long words, one is enough.
+            Scores of competitors count all alignments in any case
         lookahead: batches that are searched together before training on them, with an encoder pass of their own, as
             in the paper (20); 0 searches on the encoder output of the training pass itself
     """
 
     count: int = 10
     beam: int | None = None
-    max_tokens_per_frame: int = 1
+    max_tokens_per_frame: int = 3
     lookahead: int = 0
 
     def __post_init__(self) -> None:
