@@ -5,6 +5,7 @@ import json
 import math
 import re
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -125,6 +126,18 @@ def test_without_a_dev_set_epochs_are_whole_and_the_last_one_is_named(root):
     found = find_runs(root)
     assert [run.train[-1]["epoch"] % 1 > 0 and run.epochs == run.best["last_epoch"] for run in found] == [True, True]
     assert "at its last epoch, for want of a dev set" in tables.results_table(found, None).text()
+
+
+def test_how_two_systems_were_searched_is_said(root):
+    first, second = (run.results["test"] for run in find_runs(root))
+    assert tables.different_settings(first, first) == []
+    (note,) = tables.different_settings(
+        replace(first, identity=first.identity | {"tokens_per_frame": 3}),
+        replace(second, identity=second.identity | {"tokens_per_frame": 1}),
+    )
+    assert note.startswith("Searched with at most 3 and 1 tokens per frame")
+    (warning,) = tables.different_settings(first, replace(second, identity=second.identity | {"settings": {"beam": 99}}))
+    assert warning.startswith("Careful: decoded with different settings")
 
 
 def test_no_runs_at_all_is_one_sentence(tmp_path):

@@ -61,11 +61,13 @@ def gap_closed(baseline: Run, challenger: Run, lookahead: Run, part: str) -> Int
 
 
 def different_settings(first: Results, second: Results) -> list[str]:
-    """A warning if two systems were not decoded alike."""
-    sides = first.identity.get("settings"), second.identity.get("settings")
-    if sides[0] == sides[1]:
+    """A warning if two systems were not decoded alike, or a note if only as far as each one's training asks for."""
+    if first.identity.get("settings") != second.identity.get("settings"):
+        return [f"Careful: decoded with different settings, {first.system} and {second.system}."]
+    limits = [results.identity.get("tokens_per_frame") for results in (first, second)]
+    if limits[0] == limits[1] or None in limits:  # None: decoded before this was noted.
         return []
-    return [f"Careful: decoded with different settings, {first.system} and {second.system}."]
+    return [f"Searched with at most {limits[0]} and {limits[1]} tokens per frame, each as its training asks for."]
 
 
 def latency_rows(latency: LatencyDifference) -> list[list[str]]:
