@@ -21,16 +21,15 @@ import torch
 from lhotse.cut import Cut
 from measure import median_seconds, write_result
 
-from transducer_gn.config import config_parser, read_config
+from transducer_gn.config import BatchConfig, MiniCorpusConfig, StorageConfig, config_parser, read_config
 from transducer_gn.data.batches import Batch, Batches
-from transducer_gn.data.features import StorageSettings, cuts_of_part, fbank, store_features
+from transducer_gn.data.features import cuts_of_part, fbank, store_features
 from transducer_gn.data.manifests import make_manifests
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.data.settings import BatchSettings
-from transducer_gn.data.synthesis.mini_corpus import MiniCorpusSettings, make_mini_corpus
 from transducer_gn.data.tokenizer import Tokenizer, train_tokenizer
 from transducer_gn.model.chunk import evaluation_chunk
 from transducer_gn.model.transducer import build_model
+from transducer_gn.synthetic.mini_corpus import make_mini_corpus
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.optimiser import build_optimiser
 from transducer_gn.training.schedule import Weights
@@ -50,11 +49,11 @@ def times_real_time(work: Callable[[], object], seconds: float) -> float:
 
 def make_data(folder: Path, sentences: int) -> tuple[PreparedData, Tokenizer]:
     """Make a small mini corpus with features and a token model."""
-    make_mini_corpus(folder / "corpus", MiniCorpusSettings(train=sentences, dev=1, test=1), jobs=2)
+    make_mini_corpus(folder / "corpus", MiniCorpusConfig(train=sentences, dev=1, test=1), jobs=2)
     (folder / "manifests").mkdir()
     roles = {"train": [PART], "dev": [], "test": []}
     kept = make_manifests(folder / "corpus", roles, folder, jobs=2, skip_bad=False)
-    store_features(cuts_of_part(folder, PART), PART, {}, folder, StorageSettings(), jobs=2)
+    store_features(cuts_of_part(folder, PART), PART, {}, folder, StorageConfig(), jobs=2)
     return PreparedData(folder), train_tokenizer([utterance.text for utterance, _ in kept[PART]], VOCAB_SIZE)
 
 
@@ -105,7 +104,7 @@ def measure(data: PreparedData, tokenizer: Tokenizer, step: Callable[[Batch], No
     cuts = list(data.cuts(PART))
     seconds = sum(cut.duration for cut in cuts)
     samples = read_audio(cuts)
-    settings = BatchSettings(max_duration=100, num_workers=0)
+    settings = BatchConfig(max_duration=100, num_workers=0)
     stored, fresh = (
         Batches(data.cuts(PART), tokenizer, replace(settings, on_the_fly=on_the_fly), training=True)
         for on_the_fly in (False, True)

@@ -32,11 +32,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from transducer_gn.common.files import write_text
+from transducer_gn.common.units import SUBSAMPLING
 from transducer_gn.config import EncoderConfig
-from transducer_gn.files import write_text
 from transducer_gn.model.chunk import Chunk
 from transducer_gn.model.encoder import Encoder
-from transducer_gn.model.subsampling import CHANNELS, FACTOR, subsampled_lengths
+from transducer_gn.model.encoder_stream import StreamingEncoder
+from transducer_gn.model.subsampling import CHANNELS, subsampled_lengths
 
 CHUNK = Chunk(16, 64)
 
@@ -150,9 +152,9 @@ class EncoderRuns:
     def stream(self, utterances: int) -> None:
         """The same utterances as live streams."""
         self.encoder.eval()
-        streaming = self.encoder.stream(CHUNK)
+        streaming = StreamingEncoder(self.encoder, CHUNK)
         streams = [streaming.open() for _ in range(utterances)]
-        for piece in self.features[:utterances].split(FACTOR * CHUNK.size, dim=1):
+        for piece in self.features[:utterances].split(SUBSAMPLING * CHUNK.size, dim=1):
             for stream, features in zip(streams, piece, strict=True):
                 stream.accept(features)
             streaming.advance(streams)

@@ -22,7 +22,7 @@ from measure import in_own_process, median_seconds, peak_bytes, sgemm_rate, writ
 
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
 from transducer_gn.training.dense_objective import dense_objective
-from transducer_gn.training.objective import ObjectiveSettings, transducer_objective
+from transducer_gn.training.objective import ObjectiveConfig, transducer_objective
 
 VARIANTS = ("local_dense", "global_dense", "global_exact", "global_sampled")
 ALPHA, REGULARISER_WEIGHT = 0.3, 0.01
@@ -77,7 +77,7 @@ class Inputs:
             prefixes = self.prefixes[self.tree.nodes[:, sequences, : tokens.shape[2] + 1]]
             weights = dict(alpha=1.0) if local else dict(alpha=ALPHA, regulariser_weight=REGULARISER_WEIGHT)
             return dense_objective(self.frames, self.frame_lengths, prefixes, tokens, lengths, *joiner, **weights)
-        settings = ObjectiveSettings("all" if variant == "global_exact" else regulariser_points)
+        settings = ObjectiveConfig("all" if variant == "global_exact" else regulariser_points)
         tree = build_prefix_tree(self.tokens, self.lengths)  # part of every training step
         weights = dict(alpha=ALPHA, regulariser_weight=REGULARISER_WEIGHT)
         arguments = (self.frames, self.frame_lengths, self.prefixes, tree, *joiner)
@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=7, help="passes whose median is taken")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--regulariser-points", type=int, default=ObjectiveSettings().regulariser_points)
+    parser.add_argument("--regulariser-points", type=int, default=ObjectiveConfig().regulariser_points)
     parser.add_argument("--no-sweeps", action="store_true", help="leave out how the cost grows with N, T and U")
     parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
     parser.add_argument("--late", action="store_true", help=argparse.SUPPRESS)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from transducer_gn.files import write_text
+from transducer_gn.common.files import write_text
 
 
 def median_seconds(run: Callable[[], object], repeats: int, warm_up: int = 1) -> float:

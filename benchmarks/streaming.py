@@ -26,7 +26,7 @@ from measure import write_result
 from transducer_gn.config import config_parser, read_config
 from transducer_gn.model.chunk import evaluation_chunk
 from transducer_gn.model.transducer import build_model
-from transducer_gn.search.streaming import RecognitionStream, StreamingRecognizer
+from transducer_gn.recognition.stream import RecognitionStream, StreamingRecogniser
 
 RATE = 16000
 PIECE = 1280
@@ -43,14 +43,14 @@ class Pieces:
         return " ".join(str(number) for number in ids)
 
 
-def mini_recognizer(config_path: str) -> StreamingRecognizer:
+def mini_recognizer(config_path: str) -> StreamingRecogniser:
     """A recogniser with the mini model's sizes."""
     torch.manual_seed(0)
     config, _ = read_config(config_parser("mini model"), ["--config", config_path])
     model = build_model(config.model).eval()
     with torch.no_grad():
         model.joiner.output.bias.value[0] += 4
-    return StreamingRecognizer(model, Pieces(config.model.vocab_size), evaluation_chunk(config.model.streaming), BEAM)
+    return StreamingRecogniser(model, Pieces(config.model.vocab_size), evaluation_chunk(config.model.streaming), BEAM)
 
 
 @dataclass
@@ -71,12 +71,12 @@ class Load:
         return self.busy_share < 1 and self.percentile(0.99) < chunk_seconds
 
 
-def real_time_load(recognizer: StreamingRecognizer, streams: int, seconds: float) -> Load:
+def real_time_load(recogniser: StreamingRecogniser, streams: int, seconds: float) -> Load:
     """Recognise `streams` streams for `seconds` of audio each, on a simulated clock."""
     randomness = random.Random(0)
-    chunk_seconds = 0.04 * recognizer.chunk.size
+    chunk_seconds = 0.04 * recogniser.chunk.size
     audio = 0.1 * torch.randn(RATE, generator=torch.Generator().manual_seed(0))
-    opened = [recognizer.open() for _ in range(streams)]
+    opened = [recogniser.open() for _ in range(streams)]
     # The moment at which each stream's next piece is complete.
     due = [PIECE / RATE + randomness.random() * chunk_seconds for _ in opened]
     sent = [0] * streams
@@ -95,7 +95,7 @@ def real_time_load(recognizer: StreamingRecognizer, streams: int, seconds: float
                     completed_at.append(due[number])
                     was_ready = True
                 due[number] += PIECE / RATE
-        recognizer.advance(opened)
+        recogniser.advance(opened)
         took = time.perf_counter() - began
         now += took
         busy += took
@@ -103,12 +103,12 @@ def real_time_load(recognizer: StreamingRecognizer, streams: int, seconds: float
     return Load(streams, delays, busy / now)
 
 
-def most_streams(recognizer: StreamingRecognizer, seconds: float, limit: int = 4096) -> list[Load]:
+def most_streams(recogniser: StreamingRecogniser, seconds: float, limit: int = 4096) -> list[Load]:
     """Double the number of streams until they are too many, then look in between; all loads that were tried."""
-    chunk_seconds = 0.04 * recognizer.chunk.size
+    chunk_seconds = 0.04 * recogniser.chunk.size
     loads, held, failed, streams = [], 0, None, 8
     while streams <= limit and (failed is None or failed - held > max(1, held // 8)):
-        loads.append(real_time_load(recognizer, streams, seconds))
+        loads.append(real_time_load(recogniser, streams, seconds))
         if loads[-1].held(chunk_seconds):
             held = streams
         else:
@@ -119,14 +119,14 @@ def most_streams(recognizer: StreamingRecognizer, seconds: float, limit: int = 4
     return loads
 
 
-def throughput(recognizer: StreamingRecognizer, streams: int, seconds: float, together: bool) -> float:
+def throughput(recogniser: StreamingRecogniser, streams: int, seconds: float, together: bool) -> float:
     """Seconds of audio recognised per second of work, each stream's audio given at once."""
-    opened = [recognizer.open() for _ in range(streams)]
+    opened = [recogniser.open() for _ in range(streams)]
     for stream in opened:
         stream.add(0.1 * torch.randn(int(seconds * RATE)))
     began = time.process_time()
     for group in [opened] if together else [[stream] for stream in opened]:
-        recognizer.advance(group)
+        recogniser.advance(group)
     return streams * seconds / (time.process_time() - began)
 
 
@@ -139,16 +139,16 @@ def held_bytes(stream: RecognitionStream) -> int:
     return sum(tensor.untyped_storage().nbytes() for tensor in tensors)
 
 
-def memory_over_an_hour(recognizer: StreamingRecognizer, minutes: int) -> tuple[int, int]:
+def memory_over_an_hour(recogniser: StreamingRecogniser, minutes: int) -> tuple[int, int]:
     """Largest bytes held within the second minute, and within the last."""
-    stream = recognizer.open()
+    stream = recogniser.open()
     audio = 0.1 * torch.randn(RATE * 60)
     by_minute = []
     for _ in range(minutes):
         sizes = []
         for piece in audio.split(RATE):
             stream.add(piece)
-            recognizer.advance([stream])
+            recogniser.advance([stream])
             sizes.append(held_bytes(stream))
         by_minute.append(max(sizes))
     return by_minute[1], by_minute[-1]
@@ -163,13 +163,13 @@ def main() -> None:
     parser.add_argument("--minutes", type=int, default=60, help="length of the stream whose memory is watched")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    recognizer = mini_recognizer(arguments.config)
-    chunk_seconds = 0.04 * recognizer.chunk.size
-    loads = most_streams(recognizer, arguments.seconds)
+    recogniser = mini_recognizer(arguments.config)
+    chunk_seconds = 0.04 * recogniser.chunk.size
+    loads = most_streams(recogniser, arguments.seconds)
     best = max((load for load in loads if load.held(chunk_seconds)), key=lambda load: load.streams, default=loads[0])
-    early, late = memory_over_an_hour(recognizer, arguments.minutes)
-    alone = throughput(recognizer, 16, 10.0, together=False)
-    together = throughput(recognizer, 16, 10.0, together=True)
+    early, late = memory_over_an_hour(recogniser, arguments.minutes)
+    alone = throughput(recogniser, 16, 10.0, together=False)
+    together = throughput(recogniser, 16, 10.0, together=True)
     result = {
         "ratios": {"batched_over_one_by_one": together / alone, "memory_growth_over_hour": late / early},
         "threads": arguments.threads,

@@ -3,10 +3,10 @@
 
 from pathlib import Path
 
+from transducer_gn.common.command_line import run_program
+from transducer_gn.common.processes import default_jobs
+from transducer_gn.common.stages import Stage, file_fingerprint
 from transducer_gn.data.layout import read_roles
-from transducer_gn.data.parallel import default_jobs
-from transducer_gn.data.program import run_program
-from transducer_gn.data.stage import Stage, file_fingerprint
 
 
 def main(
@@ -44,12 +44,13 @@ def store_part(data_dir: Path, part: str, factors: list[float], inputs: dict, ti
         print(f"Features of {part}: complete")
         return
     # Imported late: lhotse takes seconds, which a finished stage does not need.
-    from transducer_gn.data.features import StorageSettings, change_speed, cuts_of_part, store_features
+    from transducer_gn.config import StorageConfig
+    from transducer_gn.data.features import change_speed, cuts_of_part, store_features
 
     stage.begin()
     cuts = cuts_of_part(data_dir, part)
     cuts += [change_speed(cut, factor) for factor in factors for cut in list(cuts)]
-    store_features(cuts, part, inputs, data_dir, StorageSettings(tick_power), nj)
+    store_features(cuts, part, inputs, data_dir, StorageConfig(tick_power), nj)
     stage.finish()
 
 
@@ -61,12 +62,13 @@ def store_noise(data_dir: Path, inputs: dict, tick_power: int, nj: int) -> None:
         return
     from lhotse import Recording
 
-    from transducer_gn.data.features import StorageSettings, noise_windows, store_features
+    from transducer_gn.config import StorageConfig
+    from transducer_gn.data.features import noise_windows, store_features
     from transducer_gn.data.manifest_files import read_json_lines
 
     stage.begin()
     recordings = map(Recording.from_dict, read_json_lines(data_dir / "manifests" / "recordings_musan.jsonl.gz"))
-    store_features(noise_windows(list(recordings)), "musan", inputs, data_dir, StorageSettings(tick_power), nj)
+    store_features(noise_windows(list(recordings)), "musan", inputs, data_dir, StorageConfig(tick_power), nj)
     stage.finish()
 
 

@@ -5,8 +5,8 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from transducer_gn.data.program import run_program
-from transducer_gn.errors import UserError
+from transducer_gn.common.command_line import run_program
+from transducer_gn.common.errors import UserError
 
 
 def main(

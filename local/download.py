@@ -3,9 +3,9 @@
 
 from pathlib import Path
 
+from transducer_gn.common.command_line import run_program
+from transducer_gn.common.errors import UserError
 from transducer_gn.data.download import CORPORA, download_corpus, download_noise
-from transducer_gn.data.program import run_program
-from transducer_gn.errors import UserError
 
 
 def main(dl_dir: Path, corpus: str | None = None, musan: bool = False) -> None:

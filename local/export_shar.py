@@ -3,11 +3,11 @@
 
 from pathlib import Path
 
+from transducer_gn.common.command_line import run_program
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.processes import default_jobs
+from transducer_gn.common.stages import Stage, file_fingerprint
 from transducer_gn.data.layout import read_roles
-from transducer_gn.data.parallel import default_jobs
-from transducer_gn.data.program import run_program
-from transducer_gn.data.stage import Stage, file_fingerprint
-from transducer_gn.errors import UserError
 
 
 def main(data_dir: Path, shard_size: int = 1000, nj: int = default_jobs(), tick_power: int = -10) -> None:

@@ -3,9 +3,9 @@
 
 from pathlib import Path
 
+from transducer_gn.common.command_line import run_program
+from transducer_gn.common.stages import Stage, file_fingerprint
 from transducer_gn.data.layout import read_roles
-from transducer_gn.data.program import run_program
-from transducer_gn.data.stage import Stage, file_fingerprint
 
 
 def main(data_dir: Path, seed: int = 0) -> None:

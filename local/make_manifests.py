@@ -3,10 +3,11 @@
 
 from pathlib import Path
 
+from transducer_gn.common.command_line import run_program
+from transducer_gn.common.processes import default_jobs
+from transducer_gn.common.stages import Stage, listing_fingerprint
+from transducer_gn.common.units import SAMPLING_RATE
 from transducer_gn.data.layout import ROLES, assign_roles, find_parts, part_files
-from transducer_gn.data.parallel import default_jobs
-from transducer_gn.data.program import run_program
-from transducer_gn.data.stage import Stage, listing_fingerprint
 
 
 def main(
@@ -54,7 +55,7 @@ def main(
 
     stage.begin()
     for part, utterances in make_manifests(corpus_dir, roles, data_dir, nj, skip_bad).items():
-        hours = sum(samples for _, samples in utterances) / 16000 / 3600
+        hours = sum(samples for _, samples in utterances) / SAMPLING_RATE / 3600
         print(f"{part}: {len(utterances)} utterances, {hours:.2f} hours")
     stage.finish()
 

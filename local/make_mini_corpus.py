@@ -3,10 +3,10 @@
 
 from pathlib import Path
 
-from transducer_gn.data.parallel import default_jobs
-from transducer_gn.data.program import run_program
-from transducer_gn.data.stage import Stage
-from transducer_gn.errors import UserError
+from transducer_gn.common.command_line import run_program
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.processes import default_jobs
+from transducer_gn.common.stages import Stage
 
 
 def main(
@@ -50,7 +50,8 @@ def main(
         print(f"Mini corpus: {corpus_dir} is complete")
         return
     # Imported late: scipy takes a second, which a finished stage does not need.
-    from transducer_gn.data.synthesis.mini_corpus import MEAN_SECONDS, MiniCorpusSettings, make_mini_corpus
+    from transducer_gn.config import MiniCorpusConfig
+    from transducer_gn.synthetic.mini_corpus import MEAN_SECONDS, make_mini_corpus
 
     del settings["hours"]
     if hours is not None:
@@ -58,7 +59,7 @@ def main(
             raise UserError(f"--hours must be more than 0, not {hours}")
         settings["train"] = max(1, round(hours * 3600 / MEAN_SECONDS))
     stage.begin()
-    make_mini_corpus(corpus_dir, MiniCorpusSettings(**settings), nj)
+    make_mini_corpus(corpus_dir, MiniCorpusConfig(**settings), nj)
     stage.finish()
 
 

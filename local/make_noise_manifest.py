@@ -3,10 +3,10 @@
 
 from pathlib import Path
 
-from transducer_gn.data.parallel import default_jobs
-from transducer_gn.data.program import run_program
-from transducer_gn.data.stage import Stage, listing_fingerprint
-from transducer_gn.errors import UserError
+from transducer_gn.common.command_line import run_program
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.processes import default_jobs
+from transducer_gn.common.stages import Stage, listing_fingerprint
 
 
 def main(noise_dir: Path, data_dir: Path, nj: int = default_jobs(), skip_bad: bool = False) -> None:

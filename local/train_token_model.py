@@ -3,10 +3,10 @@
 
 from pathlib import Path
 
+from transducer_gn.common.command_line import run_program
+from transducer_gn.common.stages import Stage, file_fingerprint
 from transducer_gn.data.layout import read_roles
 from transducer_gn.data.manifest_files import read_json_lines
-from transducer_gn.data.program import run_program
-from transducer_gn.data.stage import Stage, file_fingerprint
 
 
 def main(data_dir: Path, vocab_sizes: list[int], token_model: str = "unigram") -> None:

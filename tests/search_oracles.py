@@ -9,9 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-
 from oracles import log_sum_exp
+from torch import Tensor, nn
 
 Prefix = tuple[int, ...]
 Logits = Callable[[int, Prefix], list[float]]

@@ -11,7 +11,7 @@ from small_models import SMALL_ENCODER
 from torch.utils.flop_counter import FlopCounterMode
 
 from transducer_gn.model.activation import Balancer
-from transducer_gn.model.streaming import StreamingEncoder
+from transducer_gn.model.encoder_stream import StreamingEncoder
 
 UTTERANCES, FEATURE_FRAMES, FRAMES = 3, 103, 25
 

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from lhotse import CutSet, MonoCut, SupervisionSegment
+from lhotse import CutSet, Features, MonoCut, SupervisionSegment
 from lhotse.features.io import NumpyFilesWriter
-from lhotse import Features
 
 from transducer_gn.data.tokenizer import save_tokenizer, train_tokenizer
 
@@ -112,7 +111,7 @@ def toy_settings(data: ToyData, **changes: str | float | int) -> list[str]:
         "data.batches.spec_augment.enabled": "false",
         "competitors.count": 3,
         "competitors.max_tokens_per_frame": 2,
-        "optimiser.warmup_batches": 10,
+        "optimiser.warmup_updates": 10,
         "training.log_interval": 2,
         "training.validation_utterances": 4,
         "training.average_period": 4,

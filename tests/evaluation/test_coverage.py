@@ -8,16 +8,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 import toy_data
-from evaluation.scripts import run_script
+from scripts import run_script
 from small_models import small_model_config
 
 from transducer_gn.config import Config, PredictorConfig, config_parser, read_config
 from transducer_gn.data.batches import Batch
 from transducer_gn.evaluation.coverage import Coverage, batch_losses, coverage_row, measure_coverage
-from transducer_gn.evaluation.figures import coverage_figure
-from transducer_gn.evaluation.systems import System
 from transducer_gn.model.chunk import evaluation_chunk
 from transducer_gn.model.transducer import build_model
+from transducer_gn.recognition.systems import System
+from transducer_gn.reporting.figures import coverage_figure
 from transducer_gn.training.distributed import World
 from transducer_gn.training.exact_objective import exact_objective
 from transducer_gn.training.trainer import Trainer

@@ -7,16 +7,16 @@ import re
 import shutil
 
 import pytest
-from evaluation.scripts import run_script
+from scripts import run_script
 
+from transducer_gn.common.errors import UserError
+from transducer_gn.config import EvaluationDataConfig, RecognitionConfig
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.errors import UserError
 from transducer_gn.evaluation import decoding
-from transducer_gn.evaluation.decoding import DataChoice, PartDecoder
-from transducer_gn.evaluation.error_rates import Recognised, total_errors
-from transducer_gn.evaluation.recognition import RecognitionSettings
+from transducer_gn.evaluation.decoding import PartDecoder, chosen_parts
 from transducer_gn.evaluation.results import alignment_text, compare_results, errs_text, find_results, read_results
-from transducer_gn.evaluation.systems import load_system
+from transducer_gn.recognition.error_rates import Recognised, total_errors
+from transducer_gn.recognition.systems import load_system
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def system(runs):
 
 def decoder(folder, system, toy, part="test", max_duration=3.0, **settings):
     return PartDecoder(
-        folder, system, RecognitionSettings(**{"beam": 4} | settings), PreparedData(toy.folder), part, max_duration
+        folder, system, RecognitionConfig(**{"beam": 4} | settings), PreparedData(toy.folder), part, max_duration
     )
 
 
@@ -141,18 +141,18 @@ def test_lookahead_sees_more_than_chunks(system, toy, tmp_path):
 )
 def test_contradicting_settings_are_refused(wrong):
     with pytest.raises(UserError):
-        RecognitionSettings(**wrong)
+        RecognitionConfig(**wrong)
 
 
 def test_an_empty_or_unknown_set_is_named(system, toy, tmp_path):
     folder = tmp_path / "data"
     shutil.copytree(toy.folder, folder)
     gzip.open(folder / "fbank" / "cuts_test.jsonl.gz", "wt").close()
-    empty = PartDecoder(tmp_path, system, RecognitionSettings(), PreparedData(folder), "test", 10.0)
+    empty = PartDecoder(tmp_path, system, RecognitionConfig(), PreparedData(folder), "test", 10.0)
     with pytest.raises(UserError, match="test set test is empty"):
         empty.run()
     with pytest.raises(UserError, match="no set 'test-clean', only dev, test"):
-        DataChoice(sets=["test-clean"]).parts(PreparedData(toy.folder))
+        chosen_parts(EvaluationDataConfig(sets=["test-clean"]), PreparedData(toy.folder))
 
 
 def test_scripts_decode_compare_and_measure(runs):

@@ -5,8 +5,10 @@ import oracles
 import pytest
 import torch
 
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.units import FRAME_SHIFT
+from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.errors import UserError
 from transducer_gn.evaluation.decoding import evaluation_batches
 from transducer_gn.evaluation.latency import (
     UtteranceTimes,
@@ -16,9 +18,8 @@ from transducer_gn.evaluation.latency import (
     reference_weights,
 )
 from transducer_gn.evaluation.latency_results import Latency, compare_latency, groups, mean_emission, not_measured
-from transducer_gn.evaluation.recognition import RecognitionSettings, Shown, show, whole_utterances
-from transducer_gn.evaluation.systems import load_system
-from transducer_gn.search.streaming import SECONDS_PER_FRAME
+from transducer_gn.recognition.systems import load_system
+from transducer_gn.recognition.utterances import Shown, show, whole_utterances
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def literal_weights(system, batch, alpha, utterance):
     """Weights [U][T] and [U + 1][T] of one utterance alone, point by point."""
     model, length = system.model, int(batch.token_lengths[utterance])
     features = batch.features[utterance : utterance + 1, : int(batch.feature_lengths[utterance])]
-    chunk = RecognitionSettings().chunk_of(system)
+    chunk = system.chunk(RecognitionConfig())
     frames, counts = model.encoder(features, torch.tensor([features.shape[1]]), chunk)
     tokens = batch.tokens[utterance, :length].tolist()
     state = model.predictor.initial_state(1)
@@ -52,7 +53,7 @@ def literal_weights(system, batch, alpha, utterance):
 
 @pytest.mark.parametrize("alpha", [1.0, 0.5, 0.0])
 def test_reference_weights_are_those_of_the_search(system, batch, alpha):
-    chunk = RecognitionSettings().chunk_of(system)
+    chunk = system.chunk(RecognitionConfig())
     encoder_out, lengths = system.model.encoder(batch.features, batch.feature_lengths, chunk)
     token, blank = reference_weights(system.model, encoder_out, lengths, batch.tokens, batch.token_lengths, alpha)
     for i in range(len(batch)):
@@ -66,17 +67,17 @@ def test_reference_weights_are_those_of_the_search(system, batch, alpha):
 
 
 def test_emission_times_equal_enumeration(system, batch):
-    times = measure_times(system, batch, RecognitionSettings().chunk_of(system), None)
+    times = measure_times(system, batch, system.chunk(RecognitionConfig()), None)
     shortest = min(range(len(batch)), key=lambda i: (int(batch.token_lengths[i]), int(batch.feature_lengths[i])))
     expected = oracles.emission_times(*literal_weights(system, batch, system.alpha, shortest))
     assert len(expected) > 1
     torch.testing.assert_close(
-        times[shortest].emitted, [SECONDS_PER_FRAME * frame for frame in expected], rtol=1e-4, atol=1e-4
+        times[shortest].emitted, [FRAME_SHIFT * frame for frame in expected], rtol=1e-4, atol=1e-4
     )
 
 
 def test_live_recogniser_ends_with_the_text_of_the_masked_pass_and_never_hears_more_than_there_is(system, batch):
-    settings = RecognitionSettings(beam=4)
+    settings = RecognitionConfig(beam=4)
     histories = show(system, batch, settings)
     assert [" ".join(history[-1].words) for history in histories] == whole_utterances(system, batch, settings)
     for history, duration in zip(histories, batch.durations.tolist(), strict=True):

@@ -4,7 +4,7 @@ import shlex
 import subprocess
 
 import pytest
-from evaluation.scripts import RECIPE, REPOSITORY
+from scripts import RECIPE, REPOSITORY
 
 from transducer_gn.config import Config, config_parser, read_config
 

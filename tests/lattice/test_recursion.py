@@ -13,7 +13,7 @@ import torch
 from transducer_gn.lattice import recursion
 from transducer_gn.lattice.recursion import resolve_backend, sequence_scores
 
-K2_REFERENCE = json.loads((Path(__file__).parents[1] / "data" / "k2_recursion_reference.json").read_text())["cases"]
+K2_REFERENCE = json.loads((Path(__file__).parents[1] / "fixtures" / "k2_recursion_reference.json").read_text())["cases"]
 
 
 def importable(name):

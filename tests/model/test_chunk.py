@@ -7,8 +7,8 @@ import pytest
 import torch
 from model_oracles import visible_to
 
+from transducer_gn.common.errors import UserError
 from transducer_gn.config import StreamingConfig
-from transducer_gn.errors import UserError
 from transducer_gn.model.chunk import (
     FULL_CONTEXT,
     Chunk,

@@ -7,7 +7,8 @@ import torch
 from model_oracles import array, subsampling
 from small_models import shaken
 
-from transducer_gn.model.subsampling import FACTOR, OVERLAP, Subsampling, subsampled_lengths
+from transducer_gn.common.units import SUBSAMPLING, SUBSAMPLING_OVERLAP
+from transducer_gn.model.subsampling import Subsampling, subsampled_lengths
 
 BANDS, DIM = 9, 5
 
@@ -60,7 +61,7 @@ def test_windows_of_a_long_utterance_are_its_outputs(module: Subsampling) -> Non
     whole = module(features, torch.tensor([43]))
     edged = torch.nn.functional.pad(features, (0, 0, 1, 1))
     for start, count in [(0, 3), (3, 1), (4, 6), (0, 10)]:
-        window = edged[:, FACTOR * start : FACTOR * (start + count) + OVERLAP]
+        window = edged[:, SUBSAMPLING * start : SUBSAMPLING * (start + count) + SUBSAMPLING_OVERLAP]
         outputs = module.windows(window, torch.tensor([count]))
         torch.testing.assert_close(outputs, whole[:, start : start + count], rtol=1e-12, atol=1e-12)
 

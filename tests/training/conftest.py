@@ -1,7 +1,7 @@
 """Toy data and a local run on it, shared by the tests of training."""
 
-import toy_data
 import pytest
+import toy_data
 
 from transducer_gn.config import config_parser, read_config
 from transducer_gn.training.distributed import World

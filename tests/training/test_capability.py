@@ -8,8 +8,8 @@ in between are too many to wait for. See `toy_data`.
 from pathlib import Path
 
 import pytest
-import toy_data
 import torch
+import toy_data
 
 from transducer_gn.config import config_parser, read_config
 from transducer_gn.data.batches import Batches
@@ -27,8 +27,8 @@ SETTINGS = {
     "model.encoder.layer_drop": 0.0,
     "model.joiner.dim": 64,
     "data.batches.max_duration": 20,
-    "optimiser.warmup_batches": 30,
-    "optimiser.lr_batches": 300,
+    "optimiser.warmup_updates": 30,
+    "optimiser.lr_updates": 300,
     "competitors.count": 5,
     "competitors.max_tokens_per_frame": 3,
     "training.memory_scan": "false",

@@ -7,9 +7,9 @@ import torch
 from second_device import SecondDevice
 from toy_data import toy_settings
 
+from transducer_gn import search
 from transducer_gn.config import config_parser, read_config
 from transducer_gn.model.chunk import Chunk
-from transducer_gn import search
 from transducer_gn.search import packing
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.distributed import World

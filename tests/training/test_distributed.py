@@ -8,8 +8,8 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
-from toy_data import toy_settings
 from torch.nn.parallel import DistributedDataParallel
+from toy_data import toy_settings
 
 from transducer_gn.config import config_parser, read_config
 from transducer_gn.data.batches import Batch

@@ -8,13 +8,15 @@ import oracles
 import pytest
 import torch
 
+from transducer_gn.common.errors import UserError
+from transducer_gn.config import ObjectiveConfig
 from transducer_gn.lattice import finite_state, tiles
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
 from transducer_gn.training.dense_objective import dense_objective
-from transducer_gn.training.objective import ObjectiveSettings, metrics, transducer_objective
+from transducer_gn.training.objective import metrics, transducer_objective
 
 WIDTH, VOCABULARY = 5, 4
-EXACT = ObjectiveSettings(regulariser_points="all", negligible=0.0)
+EXACT = ObjectiveConfig(regulariser_points="all", negligible=0.0)
 
 
 class Case:
@@ -117,7 +119,7 @@ def test_gradients_equal_those_of_dense_lattices(seed, alpha, monkeypatch):
 def test_float32_with_default_settings_is_close():
     case, double = Case(1, dtype=torch.float32), Case(1)
     options = dict(alpha=0.3, regulariser_weight=0.01)
-    settings = ObjectiveSettings(regulariser_points="all")
+    settings = ObjectiveConfig(regulariser_points="all")
     loss = case.objective(settings, **options).loss
     exact = double.objective(**options).loss
     assert loss.item() == pytest.approx(exact.item(), rel=1e-4)
@@ -180,7 +182,7 @@ def test_sampled_regulariser_is_unbiased():
     exact = case.objective(**options).loss
     exact_grad = torch.autograd.grad(exact, case.weight)[0]
     generator = torch.Generator().manual_seed(5)
-    settings = ObjectiveSettings(regulariser_points=3, negligible=0.0)
+    settings = ObjectiveConfig(regulariser_points=3, negligible=0.0)
     losses, grads = [], []
     for _ in range(3000):
         loss = case.objective(settings, generator=generator, **options).loss
@@ -196,7 +198,7 @@ def test_sampled_regulariser_is_unbiased():
 
 def test_sample_follows_its_seed():
     case = Case(2)
-    settings = ObjectiveSettings(regulariser_points=4)
+    settings = ObjectiveConfig(regulariser_points=4)
     options = dict(alpha=0.3, regulariser_weight=0.5, settings=settings)
     first, again, other = (
         case.objective(generator=torch.Generator().manual_seed(seed), **options).loss.item() for seed in (1, 1, 2)
@@ -275,5 +277,5 @@ def test_bad_input_is_named(change, message):
 
 @pytest.mark.parametrize("points", [0, -3, "some", 1.5])
 def test_bad_settings_are_named(points):
-    with pytest.raises(ValueError, match="regulariser_points"):
-        ObjectiveSettings(regulariser_points=points)
+    with pytest.raises(UserError, match="regulariser_points"):
+        ObjectiveConfig(regulariser_points=points)

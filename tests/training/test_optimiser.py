@@ -81,7 +81,7 @@ def test_eve_leaves_parameters_without_gradient_alone() -> None:
 
 
 def test_eve_and_eden_restart_bit_for_bit() -> None:
-    config = OptimiserConfig(lr_batches=2.0, lr_epochs=1.0)
+    config = OptimiserConfig(lr_updates=2.0, lr_epochs=1.0)
     straight = new_parameters()
     optimiser = build_optimiser(config, straight)
     schedule = build_schedule(config, optimiser)
@@ -118,7 +118,7 @@ def torch_round_trip(state: dict) -> dict:
 def test_eden_is_the_formula(batches: int, epochs: int) -> None:
     parameter = torch.nn.Parameter(torch.zeros(2))
     optimiser = Eve([parameter], lr=0.003)
-    Eden(optimiser, lr_batches=5000, lr_epochs=6).load_state_dict({"batches": batches, "epochs": epochs})
+    Eden(optimiser, lr_updates=5000, lr_epochs=6).load_state_dict({"batches": batches, "epochs": epochs})
     oracle = 0.003 * ((batches**2 + 5000**2) / 5000**2) ** -0.25 * ((epochs**2 + 6**2) / 6**2) ** -0.25
     assert optimiser.param_groups[0]["lr"] == pytest.approx(oracle, rel=1e-12)
 
@@ -126,7 +126,7 @@ def test_eden_is_the_formula(batches: int, epochs: int) -> None:
 def test_eve_under_eden_follows_both_formulas() -> None:
     parameters = new_parameters()
     optimiser = Eve(parameters, lr=0.003)
-    schedule = Eden(optimiser, lr_batches=1.0, lr_epochs=2.0)
+    schedule = Eden(optimiser, lr_updates=1.0, lr_epochs=2.0)
     rates = []
     for step in range(1, 4):
         rates.append(0.003 * (1 + (step - 1) ** 2) ** -0.25 * (1.25 if step == 3 else 1.0) ** -0.25)
@@ -148,5 +148,5 @@ def test_adamw_is_the_formula() -> None:
 
 
 def test_warmup_grows_with_batches_and_ends() -> None:
-    config = OptimiserConfig(warmup_batches=200)
+    config = OptimiserConfig(warmup_updates=200)
     assert [warmup_share(config, batches) for batches in (0, 50, 200, 900)] == [0.0, 0.25, 1.0, 1.0]

@@ -7,9 +7,9 @@ import pytest
 import torch
 from toy_data import parameters_of
 
-from transducer_gn.errors import UserError
-from transducer_gn.evaluation.runs import choose_challenger, read_run
-from transducer_gn.evaluation.tables import runs_table
+from transducer_gn.common.errors import UserError
+from transducer_gn.reporting.runs import choose_challenger, read_run
+from transducer_gn.reporting.tables import runs_table
 
 GLOBAL = {
     "training.epochs": 3,

@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import pytest
 
-from transducer_gn.errors import UserError
+from transducer_gn.common.errors import UserError
+from transducer_gn.config import AlignmentConfig, CompetitorConfig, NormalisationConfig
 from transducer_gn.training.schedule import alpha_is_moving, diagonal_prior_at, position, weights_at
-from transducer_gn.training.settings import AlignmentConfig, CompetitorConfig, NormalisationConfig
 
 PAPER = NormalisationConfig(alpha=0.3, regulariser=0.01)
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from toy_data import parameters_of
 
-from transducer_gn.errors import UserError
+from transducer_gn.common.errors import UserError
+from transducer_gn.config import CompetitorConfig, TrainingConfig
 from transducer_gn.training import training_pass, watch
-from transducer_gn.training.settings import CompetitorConfig, TrainingConfig
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import torch
 from lhotse import CutSet
 from lhotse.cut import Cut
 
-from transducer_gn.data.settings import NoiseSettings, VolumeSettings
+from transducer_gn.config import NoiseConfig, VolumeConfig
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def mix_noise(cuts: CutSet, noise: Sequence[Cut], settings: NoiseSettings, draw: random.Random) -> CutSet:
+def mix_noise(cuts: CutSet, noise: Sequence[Cut], settings: NoiseConfig, draw: random.Random) -> CutSet:
     """Mix a random stretch of noise into some of `cuts`; their ids and durations stay."""
     # As many candidates as can be needed: lhotse would otherwise shuffle the whole noise corpus for every batch.
     candidates = CutSet.from_cuts(draw.choice(noise) for _ in range(len(cuts)))
@@ -41,7 +41,7 @@ def mix_noise(cuts: CutSet, noise: Sequence[Cut], settings: NoiseSettings, draw:
     ).to_eager()
 
 
-def change_volume(features: torch.Tensor, settings: VolumeSettings, draw: random.Random) -> torch.Tensor:
+def change_volume(features: torch.Tensor, settings: VolumeConfig, draw: random.Random) -> torch.Tensor:
     """Change the loudness of some utterances in `features` [B, T', F].
 
     A factor on the samples is a constant added to log energies, so this serves stored features as well as fresh ones.

@@ -3,7 +3,7 @@
 import random
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -14,15 +14,16 @@ from lhotse.features import FeatureExtractor
 from lhotse.utils import LOG_EPSILON
 from torch.utils.data import DataLoader, Dataset
 
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.seeds import stable_seed
+from transducer_gn.common.units import BLANK
+from transducer_gn.config import BatchConfig
 from transducer_gn.data.augmentation import change_volume, mix_noise, one_thread
 from transducer_gn.data.features import fbank
-from transducer_gn.data.filtering import encoder_frames_of_default_subsampling, usable_cuts
+from transducer_gn.data.filtering import usable_cuts
 from transducer_gn.data.sampling import EpochSampler, NumberedCuts
-from transducer_gn.data.seeds import stable_seed
-from transducer_gn.data.settings import BatchSettings
 from transducer_gn.data.spec_augment import spec_augment
-from transducer_gn.data.tokenizer import BLANK, Tokenizer
-from transducer_gn.errors import UserError
+from transducer_gn.data.tokenizer import Tokenizer
 
 DEFAULT_KIND = "ordinary"
 
@@ -71,7 +72,7 @@ class BatchDataset(Dataset):
     """Makes a `Batch` from numbered cuts; the same cuts with the same number give the same batch anywhere."""
 
     def __init__(
-        self, tokenizer: Tokenizer, settings: BatchSettings, augment: bool, noise: CutSet | None = None
+        self, tokenizer: Tokenizer, settings: BatchConfig, augment: bool, noise: CutSet | None = None
     ) -> None:
         self._tokenizer = tokenizer
         self._settings = settings
@@ -201,26 +202,24 @@ class Batches(ResumableBatches):
         noise: Noise to mix in where the settings say so.
         rank: This process's number.
         world_size: Number of processes that train together.
-        encoder_frames: Encoder frames for a number of feature frames; decides which utterances have too many tokens.
     """
 
     def __init__(
         self,
         cuts: CutSet,
         tokenizer: Tokenizer,
-        settings: BatchSettings,
+        settings: BatchConfig,
         *,
         training: bool,
         noise: CutSet | None = None,
         rank: int = 0,
         world_size: int = 1,
-        encoder_frames: Callable[[int], int] = encoder_frames_of_default_subsampling,
     ) -> None:
         super().__init__()
         self._settings = settings
         self._token_model = tokenizer.fingerprint
         self._dataset = BatchDataset(tokenizer, settings, training, noise)
-        usable, self.report = usable_cuts(cuts, tokenizer, settings, encoder_frames, training)
+        usable, self.report = usable_cuts(cuts, tokenizer, settings, training)
         self._sampler = EpochSampler(usable, self.report, settings, training, rank, world_size)
 
     def count(self, epoch: int) -> int:

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
+from transducer_gn.common.processes import run_each
+from transducer_gn.common.units import SAMPLING_RATE
 from transducer_gn.data.layout import Problem, Utterance
-from transducer_gn.data.parallel import run_each
 
-SAMPLING_RATE = 16000
 # A recording whose largest sample stays below this holds nothing but silence (-80 dB).
 SILENT_BELOW = 1e-4
 MOST_SAMPLES = 2**40

@@ -10,10 +10,10 @@ import matplotlib
 import numpy as np
 from lhotse.cut import Cut
 
+from transducer_gn.common.files import replace_when_done
 from transducer_gn.data.layout import ROLES
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.tokenizer import UNKNOWN, Tokenizer
-from transducer_gn.files import replace_when_done
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402  (the backend must be chosen first)

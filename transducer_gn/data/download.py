@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from transducer_gn.errors import UserError
+from transducer_gn.common.errors import UserError
 
 EVALUATION_PARTS = ("dev-clean", "dev-other", "test-clean", "test-other")
 CORPORA = {

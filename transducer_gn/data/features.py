@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +11,15 @@ import torch
 from lhotse import Fbank, FbankConfig, Features, LilcomChunkyWriter, MonoCut, Recording, SupervisionSegment
 from lhotse.utils import fastcopy
 
+from transducer_gn.common.files import replace_when_done, write_text
+from transducer_gn.common.processes import run_each
+from transducer_gn.config import StorageConfig
 from transducer_gn.data.manifest_files import portable_path, read_json_lines, write_json_lines
-from transducer_gn.data.parallel import run_each
-from transducer_gn.files import replace_when_done, write_text
 
 NUM_FEATURES = 80
 CUTS_PER_SHARD = 500
 NOISE_WINDOW_SECONDS = 10.0
 NOISE_SHORTEST_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class StorageSettings:
-    """How features are stored.
-
-    Attributes:
-        tick_power: Features are rounded to multiples of 2 ** tick_power. At -10 they stay within 1e-3 of the exact
-            ones; -5, as icefall stores them, takes a third less space.
-    """
-
-    tick_power: int = -10
 
 
 def fbank() -> Fbank:
@@ -96,7 +85,7 @@ def with_features(cut: MonoCut, extractor: Fbank, writer: LilcomChunkyWriter, da
     return fastcopy(cut, features=features)
 
 
-def write_shard(cuts: Sequence[MonoCut], folder: Path, number: int, data_dir: Path, settings: StorageSettings) -> None:
+def write_shard(cuts: Sequence[MonoCut], folder: Path, number: int, data_dir: Path, settings: StorageConfig) -> None:
     """Write the features of one shard, then the manifest that declares them complete."""
     torch.set_num_threads(1)
     extractor = fbank()
@@ -109,7 +98,7 @@ def write_shard(cuts: Sequence[MonoCut], folder: Path, number: int, data_dir: Pa
 
 
 def store_features(
-    cuts: Sequence[MonoCut], name: str, inputs: dict[str, Any], data_dir: Path, settings: StorageSettings, jobs: int
+    cuts: Sequence[MonoCut], name: str, inputs: dict[str, Any], data_dir: Path, settings: StorageConfig, jobs: int
 ) -> None:
     """Store the features of `cuts` and write `fbank/cuts_NAME.jsonl.gz`.
 

@@ -2,26 +2,19 @@
 
 import hashlib
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from lhotse import CutSet
 from lhotse.cut import Cut
 from lhotse.utils import compute_num_frames
 
-from transducer_gn.data.settings import BatchSettings
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.units import FEATURE_SHIFT, SAMPLING_RATE, encoder_frames
+from transducer_gn.config import BatchConfig
 from transducer_gn.data.tokenizer import Tokenizer
-from transducer_gn.errors import UserError
 
-FRAME_SHIFT = 0.01
-SAMPLING_RATE = 16000
 # Cuts of a small corpus stay in memory (a few kB each); larger manifests are read anew in every epoch.
 MOST_IN_MEMORY = 20000
-
-
-def encoder_frames_of_default_subsampling(feature_frames: int) -> int:
-    """Return the encoder frames of two convolutions with kernel 3, stride 2 and no padding."""
-    return max(0, ((feature_frames - 1) // 2 - 1) // 2)
 
 
 @dataclass(frozen=True)
@@ -41,7 +34,7 @@ class FilterReport:
     def __str__(self) -> str:
         return (
             f"{self.kept} utterances of {sum(self.durations) / 3600:.2f} hours; left out: {self.too_short} too short, "
-            f"{self.too_long} too long, {self.too_many_tokens} with more tokens than the lattice allows"
+            f"{self.too_long} too long, {self.too_many_tokens} with too many tokens for their length"
         )
 
 
@@ -50,8 +43,7 @@ class Usable:
     """Says what keeps a cut out of training. A class, so that lazy cut sets that hold it can be pickled."""
 
     tokenizer: Tokenizer
-    settings: BatchSettings
-    encoder_frames: Callable[[int], int]
+    settings: BatchConfig
 
     def fault(self, cut: Cut) -> str | None:
         """Return the reason to leave `cut` out, or None."""
@@ -59,9 +51,9 @@ class Usable:
             return "too_short"
         if cut.duration > self.settings.max_duration_of_utterance:
             return "too_long"
-        frames = self.encoder_frames(compute_num_frames(cut.duration, FRAME_SHIFT, SAMPLING_RATE))
+        frames = encoder_frames(compute_num_frames(cut.duration, FEATURE_SHIFT, SAMPLING_RATE))
         tokens = len(self.tokenizer.encode(cut.supervisions[0].text))
-        return "too_many_tokens" if tokens > frames * self.settings.max_tokens_per_frame else None
+        return "too_many_tokens" if tokens > frames * self.settings.max_token_density else None
 
     def __call__(self, cut: Cut) -> bool:
         return self.fault(cut) is None
@@ -70,15 +62,15 @@ class Usable:
 def usable_cuts(
     cuts: CutSet,
     tokenizer: Tokenizer,
-    settings: BatchSettings,
-    encoder_frames: Callable[[int], int],
+    settings: BatchConfig,
     training: bool,
 ) -> tuple[CutSet, FilterReport]:
     """Return the cuts to use (all of them unless `training`), and log what was left out.
 
-    Cuts come back in memory if they are few. Reads the manifest once: about a minute for all of LibriSpeech at three speeds, seconds for anything small.
+    Cuts come back in memory if they are few. Reads the manifest once: about a minute for all of LibriSpeech at three
+    speeds, seconds for anything small.
     """
-    usable = Usable(tokenizer, settings, encoder_frames)
+    usable = Usable(tokenizer, settings)
     counts = {"too_short": 0, "too_long": 0, "too_many_tokens": 0}
     durations, digest = [], hashlib.sha256()
     kept: list[Cut] = []

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transducer_gn.errors import UserError
+from transducer_gn.common.errors import UserError
 
 ROLES = ("train", "dev", "test")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from transducer_gn.files import replace_when_done
+from transducer_gn.common.files import replace_when_done
 
 
 def write_json_lines(path: Path, items: Iterable[dict[str, Any]]) -> None:

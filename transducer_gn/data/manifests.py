@@ -8,11 +8,12 @@ from lhotse import Recording, SupervisionSegment
 from lhotse.audio import AudioSource
 from lhotse.supervision import AlignmentItem
 
-from transducer_gn.data.checks import SAMPLING_RATE, check_all_audio
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.files import write_text
+from transducer_gn.common.units import SAMPLING_RATE
+from transducer_gn.data.checks import check_all_audio
 from transducer_gn.data.layout import Problem, Utterance, read_part
 from transducer_gn.data.manifest_files import portable_path, write_json_lines
-from transducer_gn.errors import UserError
-from transducer_gn.files import write_text
 
 SHOWN_PROBLEMS = 20
 

@@ -7,9 +7,9 @@ from lhotse import CutSet
 from lhotse.cut import Cut
 from lhotse.lazy import LazyManifestIterator, LazyMapper
 
+from transducer_gn.common.errors import UserError
 from transducer_gn.data.layout import read_roles
 from transducer_gn.data.tokenizer import Tokenizer
-from transducer_gn.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from lhotse.dataset import DynamicBucketingSampler, DynamicCutSampler
 from lhotse.dataset.sampling.base import CutSampler
 from torch.utils.data import Sampler
 
+from transducer_gn.common.seeds import stable_seed
+from transducer_gn.config import BatchConfig
 from transducer_gn.data.filtering import FilterReport
-from transducer_gn.data.seeds import stable_seed
-from transducer_gn.data.settings import BatchSettings
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class EpochSampler:
     """
 
     def __init__(
-        self, cuts: CutSet, report: FilterReport, settings: BatchSettings, training: bool, rank: int, world_size: int
+        self, cuts: CutSet, report: FilterReport, settings: BatchConfig, training: bool, rank: int, world_size: int
     ) -> None:
         self._cuts = cuts
         self._settings = settings

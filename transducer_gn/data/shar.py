@@ -7,7 +7,7 @@ import json
 import random
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
 from math import ceil
@@ -22,17 +22,17 @@ from lhotse.shar.writers import ArrayTarWriter
 from lhotse.utils import fastcopy
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.files import replace_when_done, write_text
+from transducer_gn.common.processes import run_each
+from transducer_gn.common.seeds import stable_seed
+from transducer_gn.config import BatchConfig
 from transducer_gn.data.batches import Batch, BatchDataset, ResumableBatches, leave_stopping_to_training
-from transducer_gn.data.filtering import Usable, encoder_frames_of_default_subsampling
+from transducer_gn.data.filtering import Usable
 from transducer_gn.data.manifest_files import read_lines, write_json_lines
-from transducer_gn.data.parallel import run_each
 from transducer_gn.data.prepared import WithFolder
 from transducer_gn.data.sampling import NumberedCuts, bucketing_sampler, duration_bins
-from transducer_gn.data.seeds import stable_seed
-from transducer_gn.data.settings import BatchSettings
 from transducer_gn.data.tokenizer import Tokenizer
-from transducer_gn.errors import UserError
-from transducer_gn.files import replace_when_done, write_text
 
 INDEX = "index.json"
 SAMPLED_DURATIONS = 10000
@@ -106,7 +106,7 @@ class LaneDataset(IterableDataset):
     folder: Path
     dataset: BatchDataset
     usable: Usable
-    settings: BatchSettings
+    settings: BatchConfig
     rank: int
     world_size: int
     epoch: int
@@ -161,19 +161,17 @@ class ShardedBatches(ResumableBatches):
         noise: Noise to mix in where the settings say so.
         rank: This process's number.
         world_size: Number of processes that train together.
-        encoder_frames: Encoder frames for a number of feature frames; decides which utterances have too many tokens.
     """
 
     def __init__(
         self,
         folder: Path,
         tokenizer: Tokenizer,
-        settings: BatchSettings,
+        settings: BatchConfig,
         *,
         noise: CutSet | None = None,
         rank: int = 0,
         world_size: int = 1,
-        encoder_frames: Callable[[int], int] = encoder_frames_of_default_subsampling,
     ) -> None:
         super().__init__()
         if settings.on_the_fly:
@@ -188,7 +186,7 @@ class ShardedBatches(ResumableBatches):
         self._arguments = dict(folder=folder, settings=settings, rank=rank, world_size=world_size)
         self._dataset = BatchDataset(tokenizer, settings, True, noise)
         self._token_model = tokenizer.fingerprint
-        self._usable = Usable(tokenizer, settings, encoder_frames)
+        self._usable = Usable(tokenizer, settings)
         seconds = sum(duration for _, duration in shards)
         self.batches_per_epoch = ceil(seconds / (settings.max_duration * world_size))
 

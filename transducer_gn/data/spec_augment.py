@@ -10,11 +10,11 @@ import random
 
 import torch
 
-from transducer_gn.data.settings import SpecAugmentSettings
+from transducer_gn.config import SpecAugmentConfig
 
 
 def spec_augment(
-    features: torch.Tensor, lengths: torch.Tensor, settings: SpecAugmentSettings, draw: random.Random
+    features: torch.Tensor, lengths: torch.Tensor, settings: SpecAugmentConfig, draw: random.Random
 ) -> torch.Tensor:
     """Return `features` [B, T', F] warped and masked; what lies beyond `lengths` [B] stays as it is."""
     features = features.clone()
@@ -44,7 +44,7 @@ def warp_time(frames: torch.Tensor, largest: int, draw: random.Random) -> None:
     frames.copy_(torch.lerp(frames[lower], frames[upper], (source - lower).unsqueeze(1)))
 
 
-def mask(frames: torch.Tensor, settings: SpecAugmentSettings, draw: random.Random) -> None:
+def mask(frames: torch.Tensor, settings: SpecAugmentConfig, draw: random.Random) -> None:
     """Overwrite random bands and stretches of `frames` [T, F] with their mean."""
     length, width = frames.shape
     value = frames.mean()

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import sentencepiece
 
-from transducer_gn.errors import UserError
-from transducer_gn.files import replace_when_done, write_text
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.files import replace_when_done, write_text
+from transducer_gn.common.units import BLANK
 
-BLANK = 0
 BLANK_PIECE = "<blk>"
 START_END = 1
 START_END_PIECE = "<sos/eos>"

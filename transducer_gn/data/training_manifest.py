@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from lhotse.cut import Cut
 
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.seeds import stable_seed
 from transducer_gn.data.manifest_files import read_lines, write_lines
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.data.seeds import stable_seed
 from transducer_gn.data.tokenizer import UNKNOWN, Tokenizer
-from transducer_gn.errors import UserError
 
 DECODED_PER_PART = 20
 

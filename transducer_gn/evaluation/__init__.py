@@ -1,1 +1,1 @@
-"""How good a system is: error rates, emission times, and the tables and figures that show them."""
+"""What is measured of systems: error rates of test sets, emission times, coverage of Z."""

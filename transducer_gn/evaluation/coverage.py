@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.batches import Batch
-from transducer_gn.evaluation.recognition import RecognitionSettings
-from transducer_gn.evaluation.systems import System
 from transducer_gn.lattice.finite_state import capped_scores, log_normaliser, sequence_weights
 from transducer_gn.lattice.prefix_tree import distinct_sequences
+from transducer_gn.recognition.systems import System
 from transducer_gn.search.competitors import find_competitors
 from transducer_gn.training.exact_objective import state_logits
 
@@ -76,7 +76,7 @@ def batch_losses(
     """Losses of a batch by N, the exact one under None; and the logarithms [B] of the lists' shares of exact Z."""
     model, alpha = system.model, system.alpha
     encoder_out, frame_lengths = model.encoder(
-        batch.features, batch.feature_lengths, RecognitionSettings().chunk_of(system)
+        batch.features, batch.feature_lengths, system.chunk(RecognitionConfig())
     )
     competitors = find_competitors(
         model,

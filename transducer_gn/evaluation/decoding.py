@@ -12,43 +12,32 @@ import torch
 from lhotse import CutSet
 from lhotse.cut import Cut
 
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.files import write_text
+from transducer_gn.config import EvaluationDataConfig, RecognitionConfig
 from transducer_gn.data.batches import Batch, Batches
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.errors import UserError
-from transducer_gn.evaluation.error_rates import Recognised, total_errors
-from transducer_gn.evaluation.recognition import RecognitionSettings, recognise, recognition_identity
 from transducer_gn.evaluation.results import Results, read_results, results_path, write_results
-from transducer_gn.evaluation.systems import System
-from transducer_gn.files import write_text
+from transducer_gn.recognition.error_rates import Recognised, total_errors
+from transducer_gn.recognition.systems import System
+from transducer_gn.recognition.utterances import recognise, recognition_identity
 from transducer_gn.training.logbook import duration
 
 SECONDS_BETWEEN_LINES = 5.0
 
 
-@dataclass(frozen=True)
-class DataChoice:
-    """What to evaluate on.
+def prepared_data(config: EvaluationDataConfig, system: System) -> PreparedData:
+    """The data to evaluate a system on."""
+    return PreparedData(config.data_dir or Path(system.config.data.folder))
 
-    Args:
-        data_dir: what prepare.sh made; null for what the system was trained on
-        sets: names of the test sets; null for all dev and test sets of the corpus
-        max_duration: seconds of audio that are recognised together
-    """
 
-    data_dir: Path | None = None
-    sets: list[str] | None = None
-    max_duration: float = 200.0
-
-    def prepared(self, system: System) -> PreparedData:
-        return PreparedData(self.data_dir or Path(system.config.data.folder))
-
-    def parts(self, data: PreparedData) -> list[str]:
-        """The test sets; UserError naming one that is not there."""
-        there = data.parts("dev") + data.parts("test")
-        for name in self.sets or []:
-            if name not in there:
-                raise UserError(f"--sets: {data.folder} has no set {name!r}, only {', '.join(there)}")
-        return self.sets or there
+def chosen_parts(config: EvaluationDataConfig, data: PreparedData) -> list[str]:
+    """The test sets; UserError naming one that is not there."""
+    there = data.parts("dev") + data.parts("test")
+    for name in config.sets or []:
+        if name not in there:
+            raise UserError(f"--sets: {data.folder} has no set {name!r}, only {', '.join(there)}")
+    return config.sets or there
 
 
 @dataclass(frozen=True)
@@ -67,14 +56,14 @@ class PartDecoder:
 
     folder: Path
     system: System
-    settings: RecognitionSettings
+    settings: RecognitionConfig
     data: PreparedData
     part: str
     max_duration: float
 
     def run(self) -> Results:
         """Decode, or read what is there if it is what would come out."""
-        name = f"{self.system.name}-{self.settings.describe(self.system)}"
+        name = self.system.describe(self.settings)
         identity = recognition_identity(self.system, self.settings, self.data, self.part)
         path = results_path(self.folder, self.part, name)
         if path.is_file() and (results := read_results(path)).identity == identity:
@@ -166,7 +155,7 @@ class Unfinished:
         self.add(utterances)
 
 
-def search_folder(exp_dir: Path, settings: RecognitionSettings) -> Path:
+def search_folder(exp_dir: Path, settings: RecognitionConfig) -> Path:
     """Where results of a kind of search go."""
     return exp_dir / f"{settings.method}_search"
 

@@ -10,18 +10,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from transducer_gn.common.units import FRAME_SHIFT
+from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.batches import Batch
-from transducer_gn.evaluation.error_rates import EMPTY, align
-from transducer_gn.evaluation.recognition import RecognitionSettings, Shown, blended_pair, show
-from transducer_gn.evaluation.systems import System
 from transducer_gn.lattice.arcs import lay_out_rows
 from transducer_gn.lattice.emission import emission_times
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
 from transducer_gn.lattice.weights import full_weights
 from transducer_gn.model.chunk import Chunk
 from transducer_gn.model.transducer import Transducer
-from transducer_gn.search.streaming import SECONDS_PER_FRAME
-from transducer_gn.search.transcript import WORD_START
+from transducer_gn.recognition.error_rates import EMPTY, align
+from transducer_gn.recognition.systems import System
+from transducer_gn.recognition.transcript import WORD_START
+from transducer_gn.recognition.utterances import Shown, blended_pair, show
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class UtteranceTimes:
 
 @torch.no_grad()
 def measure_times(
-    system: System, batch: Batch, chunk: Chunk, display: RecognitionSettings | None
+    system: System, batch: Batch, chunk: Chunk, display: RecognitionConfig | None
 ) -> list[UtteranceTimes]:
     """Times of all utterances of a batch, which is on the system's device.
 
@@ -58,7 +59,7 @@ def measure_times(
     weights = reference_weights(
         system.model, encoder_out, frame_lengths, batch.tokens, batch.token_lengths, system.alpha
     )
-    frames = emission_times(*weights, batch.token_lengths, frame_lengths).double() * SECONDS_PER_FRAME
+    frames = emission_times(*weights, batch.token_lengths, frame_lengths).double() * FRAME_SHIFT
     histories = show(system, batch, display) if display is not None else [[] for _ in batch.ids]
     pieces = system.tokenizer.pieces
     results = []

@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.json_files import write_json
+from transducer_gn.config import LatencyConfig, RecognitionConfig
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.errors import UserError, require
 from transducer_gn.evaluation.bootstrap import Difference, Interval, ratio_difference, ratio_interval
 from transducer_gn.evaluation.decoding import count_cuts, evaluation_batches
-from transducer_gn.evaluation.error_rates import kind_order
-from transducer_gn.evaluation.json_files import write_json
 from transducer_gn.evaluation.latency import UtteranceTimes, measure_times
-from transducer_gn.evaluation.recognition import RecognitionSettings, recognition_identity
-from transducer_gn.evaluation.systems import System
+from transducer_gn.recognition.error_rates import kind_order
+from transducer_gn.recognition.systems import System
+from transducer_gn.recognition.utterances import recognition_identity
 
 FOLDER = "latency"
 # Positions of tokens in the utterance that are told apart.
@@ -50,34 +51,18 @@ class LatencyDifference:
     settled: Difference | None
 
 
-@dataclass(frozen=True)
-class LatencySettings:
-    """What to measure.
-
-    Args:
-        display: also run the live recogniser, to see when words are shown and last changed
-        utterances: measure at most this many of each set, spread evenly over it; null for all
-    """
-
-    display: bool = True
-    utterances: int | None = None
-
-    def __post_init__(self) -> None:
-        require(self.utterances is None or self.utterances > 0, "--utterances", "must be above 0")
-
-
 def measure_part(
     folder: Path,
     system: System,
-    settings: RecognitionSettings,
-    measured: LatencySettings,
+    settings: RecognitionConfig,
+    measured: LatencyConfig,
     data: PreparedData,
     part: str,
     max_duration: float,
 ) -> Latency:
     """Measure one test set into `folder`, or read what is there if it is what would come out."""
-    chunk = settings.chunk_of(system)
-    name = f"{system.name}-{settings.describe(system)}"
+    chunk = system.chunk(settings)
+    name = system.describe(settings)
     identity = {**recognition_identity(system, settings, data, part), "measured": asdict(measured)}
     path = folder / f"latency-{part}-{name}.json"
     if path.is_file() and (latency := read_latency(path)).identity == identity:

@@ -11,9 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from transducer_gn.errors import UserError
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.files import write_text
+from transducer_gn.common.json_files import write_json
 from transducer_gn.evaluation.bootstrap import Difference, ratio_difference, ratio_interval
-from transducer_gn.evaluation.error_rates import (
+from transducer_gn.recognition.error_rates import (
     EMPTY,
     AlignedPair,
     Measure,
@@ -23,8 +25,6 @@ from transducer_gn.evaluation.error_rates import (
     measures,
     total_errors,
 )
-from transducer_gn.evaluation.json_files import write_json
-from transducer_gn.files import write_text
 
 
 @dataclass(frozen=True)

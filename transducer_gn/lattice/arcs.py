@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from transducer_gn.lattice.prefix_tree import BLANK, PrefixTree
+from transducer_gn.common.units import BLANK
+from transducer_gn.lattice.prefix_tree import PrefixTree
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ benchmarks, not for training.
 import torch
 from torch import Tensor
 
-from transducer_gn.lattice.prefix_tree import BLANK
+from transducer_gn.common.units import BLANK
 
 
 def dense_weights(

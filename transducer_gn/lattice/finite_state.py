@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from transducer_gn.lattice.prefix_tree import BLANK, distinct_sequences
+from transducer_gn.common.units import BLANK
+from transducer_gn.lattice.prefix_tree import distinct_sequences
 
 # A log-weight that stands for minus infinity.
 UNREACHABLE = -1e30

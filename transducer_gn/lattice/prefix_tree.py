@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-BLANK = 0
+from transducer_gn.common.units import BLANK
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from transducer_gn.common.units import BLANK
 from transducer_gn.lattice import tiles
-from transducer_gn.lattice.prefix_tree import BLANK
 
 # Gradients that together make up less than this share of the largest are left out of backward. Occupations along a
 # sequence add up to hundreds, so this is below what float32 resolves.

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from transducer_gn.common.errors import require, require_positive
 from transducer_gn.config import StreamingConfig
-from transducer_gn.errors import require, require_positive
 
 # The share of training batches that see the whole utterance, so that one model serves both uses.
 FULL_CONTEXT_SHARE = 0.25

@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
+from transducer_gn.common.errors import run_script
 from transducer_gn.config import config_parser, read_config
-from transducer_gn.errors import run_script
 from transducer_gn.model.transducer import Transducer, build_model
 
 

@@ -8,7 +8,6 @@ from transducer_gn.model.activation import dropout
 from transducer_gn.model.attention import relative_positions
 from transducer_gn.model.chunk import Chunk, valid_frames, visible_frames
 from transducer_gn.model.conformer import ConformerLayer
-from transducer_gn.model.streaming import StreamingEncoder
 from transducer_gn.model.subsampling import Subsampling, subsampled_lengths
 
 # The share of a layer's output that remains when training drops the layer, and with which warm-up begins.
@@ -49,10 +48,6 @@ class Encoder(nn.Module):
             output, _ = layer(x, projected, visible, valid, layer.empty_cache(x))
             x = output if share == 1 else torch.lerp(x, output, share)
         return x.masked_fill(~valid.unsqueeze(2), 0.0), frame_lengths
-
-    def stream(self, chunk: Chunk) -> StreamingEncoder:
-        """Streams that give the same frames as `forward`, with bounded memory if `chunk.left` is."""
-        return StreamingEncoder(self, chunk)
 
     def _shares(self, warmup: float) -> list[float]:
         """The share of its output in each layer's result."""

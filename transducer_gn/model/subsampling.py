@@ -8,13 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from transducer_gn.common.units import SUBSAMPLING, SUBSAMPLING_OVERLAP
 from transducer_gn.model.activation import Balancer, BasicNorm, Limits, double_swish
 from transducer_gn.model.chunk import valid_frames
 from transducer_gn.model.scaled import ScaledConv2d, ScaledLinear
 
-# Feature frames per output, and how many more than that an output sees.
-FACTOR = 4
-OVERLAP = 5
 CHANNELS = (8, 32, 128)
 # n outputs see step * n + extra frames of each convolution's result.
 SEEN = ((4, 3), (2, 1), (1, 0))
@@ -22,7 +20,7 @@ SEEN = ((4, 3), (2, 1), (1, 0))
 
 def subsampled_lengths(lengths: Tensor) -> Tensor:
     """Outputs [B] of utterances of `lengths` [B] feature frames; 0 for those shorter than 7."""
-    return torch.div(lengths - 3, FACTOR, rounding_mode="floor").clamp(min=0)
+    return torch.div(lengths - 3, SUBSAMPLING, rounding_mode="floor").clamp(min=0)
 
 
 class Subsampling(nn.Module):
@@ -52,7 +50,7 @@ class Subsampling(nn.Module):
         outputs = subsampled_lengths(lengths)
         frames = max(1, int(subsampled_lengths(torch.tensor(features.shape[1]))))
         features = features.masked_fill(~valid_frames(lengths, features.shape[1]).unsqueeze(2), 0.0)
-        missing = FACTOR * frames + OVERLAP - 1 - features.shape[1]
+        missing = SUBSAMPLING * frames + SUBSAMPLING_OVERLAP - 1 - features.shape[1]
         # A negative `missing` drops frames at the end that no output sees.
         return self.windows(functional.pad(features, (0, 0, 1, missing)), outputs)
 

@@ -1,1 +1,1 @@
-"""Finding the best token sequences: beam and greedy search, competitors for training, live recognition."""
+"""Finding the best token sequences: beam and greedy search, competitors for training."""

@@ -23,15 +23,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from transducer_gn.common.units import BLANK
+from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
 from transducer_gn.search import packing
 from transducer_gn.search.beam_state import Beam, hypotheses_of
 from transducer_gn.search.frame import Finished, Round
 from transducer_gn.search.hypotheses import Hypotheses, NBest, concatenate_hypotheses
 from transducer_gn.search.paths import EMPTY, extend_paths, find_extensions, start_paths
-from transducer_gn.search.prefix_pool import BLANK, NO_NODE, PrefixPool
+from transducer_gn.search.prefix_pool import NO_NODE, PrefixPool
 from transducer_gn.search.ranking import best_indices
-
-DEFAULT_TOKENS_PER_FRAME = 3
 
 
 class BeamSearch:

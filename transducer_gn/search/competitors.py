@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from transducer_gn.search.beam import DEFAULT_TOKENS_PER_FRAME, BeamSearch, search_batch
+from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
+from transducer_gn.search.beam import BeamSearch, search_batch
 from transducer_gn.search.hypotheses import Hypotheses
 
 

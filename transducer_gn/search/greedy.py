@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from transducer_gn.common.units import BLANK
+from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
 from transducer_gn.model.predictor import State
-from transducer_gn.search.beam import DEFAULT_TOKENS_PER_FRAME, check_frames
+from transducer_gn.search.beam import check_frames
 from transducer_gn.search.hypotheses import Hypotheses, NBest
 from transducer_gn.search.packing import rows_to_compute
-from transducer_gn.search.prefix_pool import BLANK
 
 
 @dataclass(frozen=True)

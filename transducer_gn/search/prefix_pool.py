@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from transducer_gn.common.units import BLANK
 from transducer_gn.model.predictor import Predictor, State
 from transducer_gn.search.packing import rows_to_compute
 
-BLANK = 0
 ROOT = 0
 # Numbers that no node has: of a row that is not in use, and of the parent of such a row and of the root.
 NO_NODE = -1

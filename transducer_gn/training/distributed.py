@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from transducer_gn.errors import UserError
+from transducer_gn.common.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import yaml
 from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
+from transducer_gn.common.files import write_text
 from transducer_gn.config import Config
-from transducer_gn.files import write_text
 
 METRICS = "metrics.jsonl"
 PACKAGES = ("torch", "lhotse", "sentencepiece", "numpy", "k2", "fast_rnnt")

@@ -19,39 +19,18 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from transducer_gn.config import ObjectiveConfig
 from transducer_gn.lattice.arcs import ArcRows, lay_out_rows
 from transducer_gn.lattice.log_sums import Points, squared_log_sums
 from transducer_gn.lattice.prefix_tree import PrefixTree
 from transducer_gn.lattice.recursion import sequence_scores
-from transducer_gn.lattice.weights import NEGLIGIBLE, full_weights, pair_weights
-
+from transducer_gn.lattice.weights import full_weights, pair_weights
 
 # How much of a token is heard, on average, when the diagonal prior expects it.
 HEARD_SHARE = 0.7
 
 # What an objective reports sums of; `metrics` makes values of them.
 SUMS = ("loss", "numerator", "log_normaliser", "regulariser", "reference_share", "competitors", "frames", "utterances")
-
-
-@dataclass(frozen=True)
-class ObjectiveSettings:
-    """What stays the same from batch to batch.
-
-    Attributes:
-      regulariser_points: at how many competitor points per utterance the regulariser is evaluated, drawn at random
-        without bias; "all" evaluates every point, as the paper does. The reference's points are always all in.
-      negligible: share of the largest gradient that the gradients left out of backward may add up to.
-      backend: of the recursion: "auto", "torch", "k2" or "fast_rnnt".
-    """
-
-    regulariser_points: int | Literal["all"] = 1024
-    negligible: float = NEGLIGIBLE
-    backend: str = "auto"
-
-    def __post_init__(self) -> None:
-        points = self.regulariser_points
-        if points != "all" and (not isinstance(points, int) or points < 1):
-            raise ValueError(f"regulariser_points is {points!r}; it must be 'all' or a number of points, 1 or more")
 
 
 @dataclass(frozen=True)
@@ -101,7 +80,7 @@ def transducer_objective(
     alpha: float,
     regulariser_weight: float = 0.0,
     diagonal_prior: float = 0.0,
-    settings: ObjectiveSettings | None = None,
+    settings: ObjectiveConfig | None = None,
     generator: torch.Generator | None = None,
 ) -> Objective:
     """The objective of a batch.
@@ -116,7 +95,7 @@ def transducer_objective(
       diagonal_prior: strength of the prior on the alignments of the numerator, see `diagonal_penalties`.
       generator: of the random points of the regulariser, on the CPU; torch's default where None.
     """
-    settings = settings or ObjectiveSettings()
+    settings = settings or ObjectiveConfig()
     _check(frames, frame_lengths, prefixes, tree, alpha)
     rows = lay_out_rows(tree)
     frame_counts = frame_lengths.tolist()
@@ -157,7 +136,7 @@ def _evaluate_rows(
     rows: ArcRows,
     weight: Tensor,
     bias: Tensor,
-    settings: ObjectiveSettings,
+    settings: ObjectiveConfig,
 ) -> _Lattice:
     """All V weights on reference rows, two of them on competitor rows."""
 

@@ -69,12 +69,12 @@ class Eden:
     """A learning rate that falls with the square root of both batches and epochs, once these are many.
 
     lr = initial lr * ((b^2 + B^2) / B^2)^-1/4 * ((e^2 + E^2) / E^2)^-1/4 after b batches and e whole epochs, where
-    B is `lr_batches` and E `lr_epochs`. There is no warm-up: the encoder has its own.
+    B is `lr_updates` and E `lr_epochs`. There is no warm-up: the encoder has its own.
     """
 
-    def __init__(self, optimiser: Optimizer, lr_batches: float, lr_epochs: float) -> None:
+    def __init__(self, optimiser: Optimizer, lr_updates: float, lr_epochs: float) -> None:
         self.optimiser = optimiser
-        self.lr_batches = lr_batches
+        self.lr_updates = lr_updates
         self.lr_epochs = lr_epochs
         self.batches = 0
         self.epochs = 0
@@ -94,7 +94,7 @@ class Eden:
 
     def factor(self) -> float:
         """The current share of the initial learning rate."""
-        by_batches = 1 + (self.batches / self.lr_batches) ** 2
+        by_batches = 1 + (self.batches / self.lr_updates) ** 2
         by_epochs = 1 + (self.epochs / self.lr_epochs) ** 2
         return (by_batches * by_epochs) ** -0.25
 
@@ -124,9 +124,9 @@ def build_optimiser(config: OptimiserConfig, parameters: Iterable[Tensor]) -> Op
 
 def build_schedule(config: OptimiserConfig, optimiser: Optimizer) -> Eden:
     """The learning rate that `config` asks for."""
-    return Eden(optimiser, config.lr_batches, config.lr_epochs)
+    return Eden(optimiser, config.lr_updates, config.lr_epochs)
 
 
-def warmup_share(config: OptimiserConfig, batches: int) -> float:
-    """The share of the encoder's warm-up that is done after `batches` batches, at most 1."""
-    return min(1.0, batches / config.warmup_batches)
+def warmup_share(config: OptimiserConfig, updates: int) -> float:
+    """The share of the encoder's warm-up that is done after `updates` updates, at most 1."""
+    return min(1.0, updates / config.warmup_updates)

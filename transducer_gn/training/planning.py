@@ -10,9 +10,9 @@ from itertools import islice
 
 import torch
 
+from transducer_gn.common.seeds import stable_seed
 from transducer_gn.config import Config
 from transducer_gn.data.batches import Batch
-from transducer_gn.data.seeds import stable_seed
 from transducer_gn.model.chunk import Chunk, draw_chunk
 from transducer_gn.model.subsampling import subsampled_lengths
 from transducer_gn.search.competitors import Competitors

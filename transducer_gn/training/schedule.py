@@ -7,7 +7,7 @@ is at b / n, whatever n is, so that the slope does not depend on batch sizes or 
 from dataclasses import dataclass
 from fractions import Fraction
 
-from transducer_gn.training.settings import AlignmentConfig, NormalisationConfig
+from transducer_gn.config import AlignmentConfig, NormalisationConfig
 
 
 @dataclass(frozen=True)
@@ -25,20 +25,15 @@ def position(epochs: int, batch: int, batches: int) -> Fraction:
 
 
 def weights_at(config: NormalisationConfig, epochs: Fraction) -> Weights:
-    """Alpha and the regulariser's weight, `epochs` epochs after the branch.
-
-    The regulariser rises linearly to its weight; alpha waits, then falls linearly to its target. Both then stay.
-    """
-    ramp = 1.0 if config.regulariser_ramp == 0 else min(1.0, float(epochs) / config.regulariser_ramp)
-    moved = config.alpha_per_epoch * max(0.0, float(epochs) - config.alpha_delay)
-    return Weights(alpha=max(config.alpha, 1.0 - moved), regulariser=ramp * config.regulariser)
+    """Alpha and the regulariser's weight, `epochs` epochs after the branch."""
+    return Weights(alpha=config.alpha_at(epochs), regulariser=config.regulariser_at(epochs))
 
 
 def alpha_is_moving(config: NormalisationConfig, epochs: Fraction) -> bool:
     """Whether alpha has yet to reach its target: parameters from before and after must then not be averaged."""
-    return weights_at(config, epochs).alpha > config.alpha
+    return config.alpha_at(epochs) > config.alpha
 
 
 def diagonal_prior_at(config: AlignmentConfig, epochs: Fraction) -> float:
-    """The diagonal prior, `epochs` epochs after the beginning of training: it falls linearly to 0 and stays there."""
-    return config.diagonal_prior * max(0.0, 1.0 - float(epochs) / config.diagonal_epochs)
+    """The diagonal prior, `epochs` epochs after the beginning of training."""
+    return config.diagonal_prior_at(epochs)

@@ -19,16 +19,17 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
 
-from transducer_gn.config import Config
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.files import write_text
+from transducer_gn.config import Config, changed_settings, config_from
 from transducer_gn.data.batches import Batches, ResumableBatches
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.shar import ShardedBatches
-from transducer_gn.errors import UserError
-from transducer_gn.files import write_text
 from transducer_gn.lattice.recursion import resolve_backend
 from transducer_gn.model.transducer import build_model
-from transducer_gn.training import checkpoint, schedule, watch
-from transducer_gn.training.averaging import RunningAverage
+from transducer_gn.recognition import checkpoint
+from transducer_gn.recognition.averaging import RunningAverage
+from transducer_gn.training import schedule, watch
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.distributed import World
 from transducer_gn.training.logbook import Logbook, describe_run
@@ -291,7 +292,7 @@ class Trainer:
         found = checkpoint.newest_checkpoint(self.folder)
         if found is not None:
             path, content = found
-            changed = checkpoint.changed_settings(content["config"], asdict(self.config))
+            changed = changed_settings(config_from(content["config"]), self.config)
             if changed and not allow_changed:
                 raise UserError(
                     f"{path} was made with other settings: {'; '.join(changed)}. Give those, or use another --exp-dir, or "
@@ -315,7 +316,7 @@ class Trainer:
     def _branch(self, path: Path) -> None:
         """Take over parameters, optimiser, schedules, counters and averages, at the end of an epoch."""
         content = checkpoint.load_checkpoint(path)
-        changed = [x for x in checkpoint.changed_settings(content["config"], asdict(self.config)) if x.startswith("model.")]
+        changed = [x for x in changed_settings(config_from(content["config"]), self.config) if x.startswith("model.")]
         if changed:
             raise UserError(f"--branch-from {path} is a model of other settings: {'; '.join(changed)}")
         if content["progress"]["batch"] != 0:

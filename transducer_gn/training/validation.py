@@ -11,7 +11,7 @@ from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.model.chunk import evaluation_chunk
 from transducer_gn.model.transducer import Transducer
-from transducer_gn.search.beam import DEFAULT_TOKENS_PER_FRAME, beam_search
+from transducer_gn.search.beam import beam_search
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.distributed import World
 from transducer_gn.training.objective import SUMS, metrics
@@ -84,7 +84,7 @@ class Validator:
             beam=self._config.training.validation_beam,
             nbest=1,
             alpha=alpha,
-            max_tokens_per_frame=self._config.searched_tokens_per_frame(DEFAULT_TOKENS_PER_FRAME),
+            max_tokens_per_frame=self._config.searched_tokens_per_frame(),
         )
         return [self._tokenizer.decode(hypotheses[0]) for hypotheses in found.tokens]
 

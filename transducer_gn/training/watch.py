@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.files import replace_when_done
+from transducer_gn.config import CompetitorConfig, TrainingConfig
 from transducer_gn.data.batches import Batch
-from transducer_gn.errors import UserError
-from transducer_gn.files import replace_when_done
-from transducer_gn.training.settings import CompetitorConfig, TrainingConfig
 
 
 class Watch:

@@ -11,48 +11,48 @@ sets are also recognised truly chunk by chunk, to see when each word is first sh
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from transducer_gn.data.program import explained_disk_errors
-from transducer_gn.errors import UserError, run_script
-from transducer_gn.evaluation.decoding import DataChoice, set_up_process
-from transducer_gn.evaluation.flags import parse_flags, settings_from, settings_parser
-from transducer_gn.evaluation.json_files import write_json
-from transducer_gn.evaluation.latency_results import FOLDER, Latency, LatencySettings, compare_latency, measure_part
-from transducer_gn.evaluation.latency_tables import difference_table, latency_table, position_table
-from transducer_gn.evaluation.recognition import RecognitionSettings
-from transducer_gn.evaluation.systems import SystemChoice, load_system
+from transducer_gn.common.command_line import explained_disk_errors
+from transducer_gn.common.errors import UserError, run_script
+from transducer_gn.common.flags import parse_flags, settings_from, settings_parser
+from transducer_gn.common.json_files import write_json
+from transducer_gn.config import EvaluationDataConfig, LatencyConfig, RecognitionConfig, SystemConfig
+from transducer_gn.evaluation.decoding import chosen_parts, prepared_data, set_up_process
+from transducer_gn.evaluation.latency_results import FOLDER, Latency, compare_latency, measure_part
+from transducer_gn.recognition.systems import load_system
+from transducer_gn.reporting.latency_tables import difference_table, latency_table, position_table
 
 
 def main() -> None:
-    parser = settings_parser(__doc__, SystemChoice, RecognitionSettings, DataChoice, LatencySettings)
+    parser = settings_parser(__doc__, SystemConfig, RecognitionConfig, EvaluationDataConfig, LatencyConfig)
     parser.add_argument("--exp_dir", type=Path, required=True, help="folder of the experiment")
     parser.add_argument("--baseline", type=Path, help="folder of the experiment to compare with, at its best epoch")
     parser.add_argument("--baseline_epoch", type=int, help="another epoch of the baseline")
     flags = parse_flags(parser)
     set_up_process()
     with explained_disk_errors():
-        own = measure(flags, flags.exp_dir, settings_from(SystemChoice, flags))
+        own = measure(flags, flags.exp_dir, settings_from(SystemConfig, flags))
         print(latency_table(own).text())
         if flags.baseline:
             compare(flags, own)
 
 
-def measure(flags, exp_dir: Path, system_choice: SystemChoice) -> list[Latency]:
+def measure(flags, exp_dir: Path, system_choice: SystemConfig) -> list[Latency]:
     """Times of all sets under one system."""
     system = load_system(exp_dir, system_choice)
-    settings, choice = settings_from(RecognitionSettings, flags), settings_from(DataChoice, flags)
+    settings, choice = settings_from(RecognitionConfig, flags), settings_from(EvaluationDataConfig, flags)
     if settings.streaming == "chunks":
         # The same to the reference, and one name for both.
         settings = replace(settings, streaming="simulated")
-    data, measured = choice.prepared(system), settings_from(LatencySettings, flags)
+    data, measured = prepared_data(choice, system), settings_from(LatencyConfig, flags)
     return [
         measure_part(exp_dir / FOLDER, system, settings, measured, data, part, choice.max_duration)
-        for part in choice.parts(data)
+        for part in chosen_parts(choice, data)
     ]
 
 
 def compare(flags, own: list[Latency]) -> None:
     """Print and write the differences to the baseline."""
-    baseline = measure(flags, flags.baseline, SystemChoice(epoch=flags.baseline_epoch, avg=flags.avg))
+    baseline = measure(flags, flags.baseline, SystemConfig(epoch=flags.baseline_epoch, avg=flags.avg))
     if [x.part for x in own] != [x.part for x in baseline]:
         raise UserError("the two systems were trained on different data; name the test sets with --data-dir and --sets")
     differences = {a.part: compare_latency(a, b) for a, b in zip(baseline, own, strict=True)}

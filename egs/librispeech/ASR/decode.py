@@ -12,19 +12,19 @@ Results go to EXP-DIR/beam_search or EXP-DIR/greedy_search. The same command goe
 from dataclasses import asdict
 from pathlib import Path
 
-from transducer_gn.data.program import explained_disk_errors
-from transducer_gn.errors import UserError, run_script
-from transducer_gn.evaluation.decoding import DataChoice, PartDecoder, search_folder, set_up_process
-from transducer_gn.evaluation.error_tables import comparison_table, rates_table
-from transducer_gn.evaluation.flags import parse_flags, settings_from, settings_parser
-from transducer_gn.evaluation.json_files import write_json
-from transducer_gn.evaluation.recognition import RecognitionSettings
+from transducer_gn.common.command_line import explained_disk_errors
+from transducer_gn.common.errors import UserError, run_script
+from transducer_gn.common.flags import parse_flags, settings_from, settings_parser
+from transducer_gn.common.json_files import write_json
+from transducer_gn.config import EvaluationDataConfig, RecognitionConfig, SystemConfig
+from transducer_gn.evaluation.decoding import PartDecoder, chosen_parts, prepared_data, search_folder, set_up_process
 from transducer_gn.evaluation.results import compare_results, find_results, read_results
-from transducer_gn.evaluation.systems import SystemChoice, load_system
+from transducer_gn.recognition.systems import load_system
+from transducer_gn.reporting.error_tables import comparison_table, rates_table
 
 
 def main() -> None:
-    parser = settings_parser(__doc__, SystemChoice, RecognitionSettings, DataChoice)
+    parser = settings_parser(__doc__, SystemConfig, RecognitionConfig, EvaluationDataConfig)
     parser.add_argument("--exp_dir", type=Path, help="folder of the experiment")
     parser.add_argument(
         "--compare", type=Path, nargs=2, metavar=("A", "B"), help="experiment folders or results-*.json"
@@ -43,10 +43,10 @@ def main() -> None:
 
 def decode(flags) -> None:
     """Decode all sets and print the error rates."""
-    system = load_system(flags.exp_dir, settings_from(SystemChoice, flags))
-    settings, choice = settings_from(RecognitionSettings, flags), settings_from(DataChoice, flags)
-    data, folder = choice.prepared(system), search_folder(flags.exp_dir, settings)
-    parts = choice.parts(data)
+    system = load_system(flags.exp_dir, settings_from(SystemConfig, flags))
+    settings, choice = settings_from(RecognitionConfig, flags), settings_from(EvaluationDataConfig, flags)
+    data, folder = prepared_data(choice, system), search_folder(flags.exp_dir, settings)
+    parts = chosen_parts(choice, data)
     results = [PartDecoder(folder, system, settings, data, part, choice.max_duration).run() for part in parts]
     print(rates_table(results).text())
     print(f"Details: {folder}/errs-*{results[0].system}.txt")

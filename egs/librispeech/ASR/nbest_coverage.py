@@ -14,18 +14,18 @@ from pathlib import Path
 
 from lhotse import CutSet
 
+from transducer_gn.common.command_line import explained_disk_errors
+from transducer_gn.common.errors import UserError, require, run_script
+from transducer_gn.common.flags import parse_flags, settings_parser
+from transducer_gn.common.json_files import write_json
 from transducer_gn.data.batches import Batches
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.data.program import explained_disk_errors
-from transducer_gn.errors import UserError, require, run_script
 from transducer_gn.evaluation.coverage import Coverage, coverage_row, measure_coverage
 from transducer_gn.evaluation.decoding import set_up_process
-from transducer_gn.evaluation.figures import coverage_figure
-from transducer_gn.evaluation.flags import parse_flags, settings_parser
-from transducer_gn.evaluation.json_files import write_json
-from transducer_gn.evaluation.report import save_figure
-from transducer_gn.evaluation.systems import System, load_checkpoint_system
-from transducer_gn.evaluation.text_tables import Table
+from transducer_gn.recognition.systems import System, load_checkpoint_system
+from transducer_gn.reporting.figures import coverage_figure
+from transducer_gn.reporting.report import save_figure
+from transducer_gn.reporting.table import Table
 
 COLUMNS = ["checkpoint", "alpha", "N", "mean share", "median share", "gradient cosine", "gradient distance"]
 

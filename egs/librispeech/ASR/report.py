@@ -10,12 +10,12 @@ Run decode.py and compute_latency.py first; what is missing or broken is said in
 
 from pathlib import Path
 
-from transducer_gn.data.program import explained_disk_errors
-from transducer_gn.errors import run_script
+from transducer_gn.common.command_line import explained_disk_errors
+from transducer_gn.common.errors import run_script
+from transducer_gn.common.flags import parse_flags, settings_parser
 from transducer_gn.evaluation.decoding import set_up_process
-from transducer_gn.evaluation.flags import parse_flags, settings_parser
-from transducer_gn.evaluation.report import make_report, write_report
-from transducer_gn.evaluation.runs import choose_baseline, choose_challenger, find_runs
+from transducer_gn.reporting.report import make_report, write_report
+from transducer_gn.reporting.runs import choose_baseline, choose_challenger, find_runs
 
 
 def main() -> None:

@@ -17,14 +17,13 @@ from pathlib import Path
 
 import torch
 
-from transducer_gn.errors import UserError, run_script
-from transducer_gn.evaluation.systems import load_checkpoint_system
+from transducer_gn.common.errors import UserError, run_script
+from transducer_gn.common.units import SAMPLING_RATE
 from transducer_gn.model.chunk import Chunk, evaluation_chunk
-from transducer_gn.search.audio import audio_files, read_pieces, read_raw_pieces
-from transducer_gn.search.live import Display, Source, recognise_sources
-from transducer_gn.search.streaming import StreamingRecognizer
-
-SAMPLING_RATE = 16000
+from transducer_gn.recognition.audio import audio_files, read_pieces, read_raw_pieces
+from transducer_gn.recognition.live import Display, Source, recognise_sources
+from transducer_gn.recognition.stream import StreamingRecogniser
+from transducer_gn.recognition.systems import load_checkpoint_system
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -66,12 +65,12 @@ def main() -> None:
     chunk = evaluation_chunk(system.config.model.streaming)
     if flags.chunk is not None or flags.left_context is not None:
         chunk = Chunk(flags.chunk or chunk.size, chunk.left if flags.left_context is None else flags.left_context)
-    tokens_per_frame = flags.max_tokens_per_frame or system.max_tokens_per_frame
-    recognizer = StreamingRecognizer(
+    tokens_per_frame = flags.max_tokens_per_frame or system.config.searched_tokens_per_frame()
+    recogniser = StreamingRecogniser(
         system.model, system.tokenizer, chunk, flags.beam, system.alpha, tokens_per_frame
     )
     inputs = sources(flags.inputs, max(1, round(flags.piece * SAMPLING_RATE)))
-    totals = recognise_sources(recognizer, iter(inputs), flags.concurrent, Display(flags.json))
+    totals = recognise_sources(recogniser, iter(inputs), flags.concurrent, Display(flags.json))
     if flags.json:
         print(json.dumps({"totals": asdict(totals) | {"real_time_factor": totals.real_time_factor}}))
     else:

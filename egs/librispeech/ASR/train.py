@@ -12,8 +12,8 @@ import os
 import sys
 from pathlib import Path
 
+from transducer_gn.common.errors import UserError, run_script
 from transducer_gn.config import config_parser, read_config
-from transducer_gn.errors import UserError, run_script
 from transducer_gn.training.distributed import join_world, launch
 from transducer_gn.training.logbook import start_log
 from transducer_gn.training.trainer import Trainer

@@ -1,0 +1,50 @@
+"""Invariant: whatever happens while a file is written, readers see the old content or the new, never a part."""
+
+import os
+import stat
+
+import pytest
+
+from transducer_gn.common.files import replace_when_done, write_text
+
+
+def test_content_appears_only_after_the_block(tmp_path):
+    target = tmp_path / "table.txt"
+    target.write_text("old")
+    with replace_when_done(target) as sibling:
+        sibling.write_text("new")
+        assert target.read_text() == "old"
+        assert sibling.parent == target.parent and sibling.name.endswith("table.txt")
+    assert target.read_text() == "new"
+    assert os.listdir(tmp_path) == ["table.txt"]
+
+
+def test_a_failure_keeps_the_old_content_and_leaves_nothing_behind(tmp_path):
+    target = tmp_path / "table.txt"
+    target.write_text("old")
+    with pytest.raises(RuntimeError), replace_when_done(target) as sibling:
+        sibling.write_text("half")
+        raise RuntimeError
+    assert target.read_text() == "old"
+    assert os.listdir(tmp_path) == ["table.txt"]
+
+
+def test_what_a_killed_writer_left_is_removed_and_what_another_writes_is_not(tmp_path):
+    target, other = tmp_path / "table.txt", tmp_path / "my-table.txt"
+    (tmp_path / ".partial-abc-table.txt").write_text("half")
+    with replace_when_done(other) as others_sibling, replace_when_done(target) as first:
+        others_sibling.write_text("other")
+        first.write_text("first")
+        write_text(target, "second")
+        assert first.read_text() == "first" and others_sibling.exists()
+    assert target.read_text() == "first" and other.read_text() == "other"
+    assert sorted(os.listdir(tmp_path)) == ["my-table.txt", "table.txt"]
+
+
+def test_the_result_has_ordinary_permissions(tmp_path):
+    umask = os.umask(0o022)
+    try:
+        write_text(tmp_path / "table.txt", "text")
+    finally:
+        os.umask(umask)
+    assert stat.S_IMODE((tmp_path / "table.txt").stat().st_mode) == 0o644

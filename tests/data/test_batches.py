@@ -1,0 +1,288 @@
+"""Invariant: a batch is the same, bit for bit, whichever process makes it and whenever; stopping after any number of
+batches and resuming gives exactly the rest; ranks share no utterance."""
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from lhotse import CutSet
+
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.units import encoder_frames
+from transducer_gn.config import BatchConfig, NoiseConfig, SpecAugmentConfig, VolumeConfig
+from transducer_gn.data import filtering
+from transducer_gn.data.augmentation import change_volume
+from transducer_gn.data.batches import Batch, Batches
+from transducer_gn.data.features import fbank
+from transducer_gn.data.prepared import PreparedData
+
+# Everything on that draws at random.
+SETTINGS = BatchConfig(
+    max_duration=12,
+    num_buckets=4,
+    num_workers=0,
+    noise=NoiseConfig(enabled=True),
+    volume=VolumeConfig(enabled=True),
+)
+PLAIN = replace(
+    SETTINGS,
+    noise=NoiseConfig(enabled=False),
+    volume=VolumeConfig(enabled=False),
+    spec_augment=SpecAugmentConfig(enabled=False),
+)
+
+
+@pytest.fixture(scope="module")
+def data(prepared) -> PreparedData:
+    return PreparedData(prepared)
+
+
+@pytest.fixture(scope="module")
+def make(data):
+    """Make batches of the tiny training part; utterances of the dev part serve as noise."""
+
+    def build(settings=SETTINGS, training=True, cuts=None, **arguments) -> Batches:
+        noise = CutSet.from_cuts(cut.drop_supervisions() for cut in data.cuts("dev-mini"))
+        cuts = data.train_cuts() if cuts is None else cuts
+        return Batches(cuts, data.tokenizer(60), settings, training=training, noise=noise, **arguments)
+
+    return build
+
+
+def assert_same(first: list[Batch], second: list[Batch]) -> None:
+    assert len(first) == len(second)
+    for one, two in zip(first, second):
+        assert one.ids == two.ids and one.texts == two.texts and one.kinds == two.kinds
+        for name in ("features", "feature_lengths", "tokens", "token_lengths", "durations"):
+            assert torch.equal(getattr(one, name), getattr(two, name)), name
+
+
+def test_what_a_batch_holds(make, data):
+    tokenizer = data.tokenizer(60)
+    cuts = {cut.id: cut for cut in data.train_cuts()}
+    batches = list(make(PLAIN))
+    assert Counter(name for batch in batches for name in batch.ids) == Counter(cuts.keys())
+    for batch in batches:
+        size, longest = len(batch), int(batch.feature_lengths.max())
+        assert batch.features.shape == (size, longest, 80) and batch.features.dtype == torch.float32
+        assert batch.tokens.shape == (size, int(batch.token_lengths.max())) and batch.tokens.dtype == torch.int64
+        assert list(batch.feature_lengths) == sorted(batch.feature_lengths, reverse=True)
+        assert size * float(batch.durations.max()) <= PLAIN.max_duration + 1e-3 or size == 1
+        for index, name in enumerate(batch.ids):
+            supervision = cuts[name].supervisions[0]
+            length, count = int(batch.feature_lengths[index]), int(batch.token_lengths[index])
+            assert batch.texts[index] == supervision.text
+            assert batch.tokens[index, :count].tolist() == tokenizer.encode(supervision.text)
+            assert not batch.tokens[index, count:].any()
+            assert batch.kinds[index] == supervision.custom["kind"] and batch.custom[index] == supervision.custom
+            assert np.array_equal(batch.features[index, :length].numpy(), cuts[name].load_features())
+            assert (batch.features[index, length:] < -20).all()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_resuming_after_any_number_of_batches_gives_exactly_the_rest(make, workers):
+    settings = replace(SETTINGS, num_workers=workers)
+    uninterrupted = make(settings)
+    uninterrupted.set_epoch(3)
+    whole = list(uninterrupted)
+    assert len(whole) > 8
+    for stop in (0, 1, 5, len(whole) - 1, len(whole)):
+        batches = make(settings)
+        batches.set_epoch(3)
+        state = batches.state_dict()
+        for count, _ in enumerate(batches, start=1):
+            if count > stop:
+                break
+            state = batches.state_dict()
+        resumed = make(settings)
+        resumed.load_state_dict(state)
+        assert_same(list(resumed), whole[stop:])
+
+
+@pytest.mark.parametrize("on_the_fly", [False, True])
+def test_the_numbers_of_workers_and_threads_change_nothing(make, on_the_fly):
+    settings = replace(SETTINGS, on_the_fly=on_the_fly)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        alone, helped = (list(make(replace(settings, num_workers=workers))) for workers in (0, 3))
+        assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(threads)
+    assert_same(alone, helped)
+
+
+def test_a_finished_epoch_moves_on_to_the_next_and_epochs_differ(make):
+    batches = make()
+    first, second = list(batches), list(batches)
+    assert (batches.epoch, batches.consumed) == (2, 0)
+    assert [batch.ids for batch in first] != [batch.ids for batch in second]
+    assert Counter(n for b in first for n in b.ids) == Counter(n for b in second for n in b.ids)
+    again = make()
+    again.set_epoch(1)
+    assert_same(list(again), second)
+
+
+def test_another_seed_gives_other_batches(make):
+    first, second = (list(make(replace(PLAIN, seed=seed))) for seed in (0, 1))
+    assert [batch.ids for batch in first] != [batch.ids for batch in second]
+
+
+def test_making_batches_leaves_the_generators_of_training_alone(make):
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)
+    expected = (random.random(), np.random.random(), torch.rand(1))
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)
+    list(make())
+    assert (random.random(), np.random.random(), torch.rand(1)) == expected
+
+
+def test_augmentation_differs_from_epoch_to_epoch_and_is_off_outside_training(make, data):
+    def features_of(name: str, batches) -> torch.Tensor:
+        batch = next(batch for batch in batches if name in batch.ids)
+        index = batch.ids.index(name)
+        return batch.features[index, : batch.feature_lengths[index]]
+
+    settings = replace(SETTINGS, spec_augment=SpecAugmentConfig(probability=1.0))
+    batches = make(settings)
+    name = next(iter(data.train_cuts())).id
+    first, second = features_of(name, list(batches)), features_of(name, list(batches))
+    assert first.shape == second.shape and not torch.equal(first, second)
+    evaluation = make(settings, training=False)
+    plain = features_of(name, list(evaluation))
+    assert np.array_equal(plain.numpy(), next(iter(data.train_cuts())).load_features())
+
+
+def test_evaluation_batches_keep_the_order_and_every_utterance(make, data):
+    settings = replace(SETTINGS, min_duration=100)
+    batches = make(settings, training=False, cuts=data.cuts("test-mini"))
+    names = [name for batch in batches for name in sorted(batch.ids)]
+    assert sorted(names) == sorted(cut.id for cut in data.cuts("test-mini"))
+    assert {kind for batch in batches for kind in batch.kinds} == {"ordinary", "ambiguous", "control"}
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_training_ranks_share_no_utterance_and_have_equally_many_batches(make, data, world_size):
+    ranks = [list(make(rank=rank, world_size=world_size)) for rank in range(world_size)]
+    assert len({len(batches) for batches in ranks}) == 1
+    names = [name for batches in ranks for batch in batches for name in batch.ids]
+    # Only the very last batches may repeat something, to have one utterance for each rank.
+    repeated = [name for name in names if "_dup" in name]
+    assert len(repeated) < world_size
+    assert sorted(set(names) - set(repeated)) == sorted(cut.id for cut in data.train_cuts())
+    assert len(names) - len(repeated) == len(set(names) - set(repeated))
+
+
+def test_evaluation_ranks_see_every_utterance_once(make, data):
+    ranks = [list(make(PLAIN, training=False, rank=rank, world_size=3)) for rank in range(3)]
+    names = [name for batches in ranks for batch in batches for name in batch.ids]
+    assert sorted(names) == sorted(cut.id for cut in data.train_cuts())
+
+
+def test_fresh_features_are_those_of_the_audio(make, data):
+    batch = next(iter(make(replace(PLAIN, on_the_fly=True))))
+    cuts = {cut.id: cut for cut in data.train_cuts()}
+    for index, name in enumerate(batch.ids):
+        expected = cuts[name].drop_features().compute_features(fbank())
+        got = batch.features[index, : batch.feature_lengths[index]].numpy()
+        assert np.abs(got - expected).max() < 1e-4
+
+
+def test_noise_is_mixed_at_the_level_asked_for(make, data):
+    settings = replace(PLAIN, noise=NoiseConfig(enabled=True, probability=1.0, snr_low=-30.0, snr_high=-30.0))
+    noisy, clean = list(make(settings)), list(make(PLAIN))
+    for one, two in zip(noisy, clean):
+        assert one.ids == two.ids and torch.equal(one.feature_lengths, two.feature_lengths)
+        assert (one.features[:, :50].exp().mean() / two.features[:, :50].exp().mean()) > 30
+
+
+def test_a_factor_on_samples_is_a_constant_on_features():
+    samples = 0.1 * np.random.default_rng(0).standard_normal(16000).astype(np.float32)
+    quiet, loud = (torch.from_numpy(fbank().extract(gain * samples, 16000)) for gain in (1.0, 3.0))
+    settings = VolumeConfig(enabled=True, probability=1.0, scale_low=3.0, scale_high=3.0)
+    changed = change_volume(quiet[None], settings, random.Random(0))[0]
+    assert (changed - loud).abs().max() < 1e-3
+
+
+def test_filtering_counts_what_it_leaves_out(make, data):
+    durations = sorted(cut.duration for cut in data.train_cuts())
+    settings = replace(PLAIN, min_duration=durations[5], max_duration_of_utterance=durations[-4])
+    report = make(settings).report
+    assert (report.too_short, report.too_long, report.kept) == (5, 3, len(durations) - 8)
+    assert "5 too short, 3 too long, 0 with too many tokens for their length" in str(report)
+
+
+def test_utterances_with_more_tokens_than_frames_are_left_out(make, data, monkeypatch):
+    tokenizer = data.tokenizer(60)
+    lengths = {cut.id: len(tokenizer.encode(cut.supervisions[0].text)) for cut in data.train_cuts()}
+    limit = sorted(lengths.values())[len(lengths) // 2]
+    monkeypatch.setattr(filtering, "encoder_frames", lambda feature_frames: limit)
+    batches = make(PLAIN)
+    kept = {name for batch in batches for name in batch.ids}
+    assert kept == {name for name, length in lengths.items() if length <= limit}
+    assert batches.report.too_many_tokens == len(lengths) - len(kept)
+    twice = make(replace(PLAIN, max_token_density=2))
+    assert twice.report.too_many_tokens == sum(length > 2 * limit for length in lengths.values())
+
+
+@pytest.mark.parametrize("frames, expected", [(0, 0), (6, 0), (7, 1), (11, 2), (100, 24)])
+def test_frames_of_the_default_subsampling(frames, expected):
+    assert encoder_frames(frames) == expected
+
+
+def test_nothing_left_is_an_error(make):
+    with pytest.raises(UserError, match="nothing to make batches of: 0 utterances .* too short"):
+        make(replace(PLAIN, min_duration=1000))
+
+
+@pytest.mark.parametrize("change, named", [({"seed": 5}, "seed was 0 and is now 5"), ({"max_duration": 9}, "max_dur")])
+def test_a_state_of_other_settings_is_refused(make, change, named):
+    state = make(SETTINGS).state_dict()
+    with pytest.raises(UserError, match=f"cannot resume: {named}"):
+        make(replace(SETTINGS, **change)).load_state_dict(state)
+
+
+def test_a_state_of_other_data_is_refused(make, data):
+    state = make(SETTINGS).state_dict()
+    with pytest.raises(UserError, match="cannot resume: utterances was"):
+        make(SETTINGS, cuts=data.cuts("test-mini")).load_state_dict(state)
+
+
+def test_a_state_of_another_token_model_is_refused(data):
+    state = Batches(data.train_cuts(), data.tokenizer(60), PLAIN, training=True).state_dict()
+    with pytest.raises(UserError, match="cannot resume: token model was"):
+        Batches(data.train_cuts(), data.tokenizer(32), PLAIN, training=True).load_state_dict(state)
+
+
+def test_a_state_survives_a_checkpoint(make, tmp_path):
+    batches = make(PLAIN)
+    next(iter(batches))
+    torch.save(batches.state_dict(), tmp_path / "checkpoint.pt")
+    resumed = make(PLAIN)
+    resumed.load_state_dict(torch.load(tmp_path / "checkpoint.pt", weights_only=True))
+    assert resumed.state_dict() == batches.state_dict() and resumed.consumed == 1
+
+
+def test_noise_without_noise_is_named(data):
+    with pytest.raises(UserError, match="run prepare.sh with --musan"):
+        Batches(data.train_cuts(), data.tokenizer(60), SETTINGS, training=True)
+
+
+def test_a_batch_goes_to_a_device(make):
+    batch = next(iter(make(PLAIN)))
+    moved = batch.to("meta")
+    assert moved.features.device.type == "meta" and moved.ids == batch.ids and len(moved) == len(batch)
+
+
+def test_one_utterance_is_a_batch(data):
+    cuts = CutSet.from_cuts([next(iter(data.train_cuts()))])
+    batches = Batches(cuts, data.tokenizer(60), PLAIN, training=True)
+    assert [len(batch) for batch in batches] == [1]
+
+
+@pytest.mark.parametrize("wrong", [{"max_duration": 0}, {"num_workers": -1}, {"num_buckets": 0}])
+def test_settings_that_make_no_sense_are_named(wrong):
+    with pytest.raises(UserError, match=next(iter(wrong))):
+        BatchConfig(**wrong)

@@ -1,0 +1,157 @@
+"""streaming_decode.py as a user runs it: files, folders and raw standard input; a bad input costs only itself."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from transducer_gn.config import Config, EncoderConfig, JoinerConfig, ModelConfig, PredictorConfig, StreamingConfig
+from transducer_gn.data.features import fbank
+from transducer_gn.data.tokenizer import train_tokenizer
+from transducer_gn.model.chunk import evaluation_chunk
+from transducer_gn.model.transducer import build_model
+from transducer_gn.recognition.averaging import RunningAverage
+from transducer_gn.recognition.checkpoint import save_checkpoint
+from transducer_gn.recognition.systems import load_checkpoint_system
+from transducer_gn.search.beam import beam_search
+
+ROOT = Path(__file__).parents[2]
+RATE = 16000
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    """A checkpoint of a tiny model with random weights."""
+    torch.manual_seed(3)
+    tokenizer = train_tokenizer(["THE CAT SAT ON THE MAT", "A DOG BIT THE CAT"] * 20, 22)
+    model_config = ModelConfig(
+        vocab_size=tokenizer.vocab_size,
+        encoder=EncoderConfig(dim=16, attention_dim=16, heads=2, feedforward_dim=24, layers=2, kernel=7),
+        streaming=StreamingConfig(chunk=4, left_context=8),
+        predictor=PredictorConfig(embedding_dim=8, dim=12, layers=1),
+        joiner=JoinerConfig(dim=16),
+    )
+    model = build_model(model_config)
+    with torch.no_grad():
+        model.joiner.output.bias.value[0] += 2.5
+    path = tmp_path_factory.mktemp("trained") / "epoch-1.pt"
+    content = {
+        "model": model.state_dict(),
+        "average": RunningAverage(model).state_dict(),
+        "config": asdict(Config(model=model_config)),
+        "progress": {"epoch": 1, "batch": 0, "branch_epoch": 0},
+        "tokenizer": torch.frombuffer(bytearray(tokenizer.model), dtype=torch.uint8),
+    }
+    save_checkpoint(path, content)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Two recordings, 16-bit."""
+    folder = tmp_path_factory.mktemp("audio")
+    for number, seconds in enumerate((1.3, 2.1)):
+        t = np.arange(int(seconds * RATE)) / RATE
+        audio = 0.4 * np.sin(2 * math.pi * (200 + 150 * number) * t * (1 + 0.3 * t))
+        soundfile.write(folder / f"{number}.wav", audio.astype(np.float32), RATE, subtype="PCM_16")
+    return folder
+
+
+def run(checkpoint: Path, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess:
+    """The script's exit code and output."""
+    script = ROOT / "egs" / "librispeech" / "ASR" / "streaming_decode.py"
+    command = [sys.executable, str(script), "--checkpoint", str(checkpoint), *arguments]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, input=stdin, capture_output=True, env=environment, check=False)
+
+
+def whole_text(checkpoint: Path, path: Path) -> str:
+    """The text of a whole-utterance search with the same settings."""
+    system = load_checkpoint_system(checkpoint)
+    audio, _ = soundfile.read(path, dtype="float32")
+    features = torch.as_tensor(fbank().extract(audio[None], RATE))
+    chunk = evaluation_chunk(system.config.model.streaming)
+    encoder_out, lengths = system.model.encoder(features[None], torch.tensor([len(features)]), chunk)
+    found = beam_search(system.model, encoder_out, lengths, 4, 1, system.alpha)
+    return system.tokenizer.decode(found.tokens[0][0])
+
+
+def test_a_folder_gives_json_lines_and_the_text_of_the_whole_search(checkpoint, folder):
+    result = run(checkpoint, "--json", str(folder))
+    assert result.returncode == 0, result.stderr
+    lines = [json.loads(line) for line in result.stdout.decode().splitlines()]
+    for number in range(2):
+        name = str(folder / f"{number}.wav")
+        own = [line for line in lines if line.get("name") == name]
+        assert [line["final"] for line in own] == [False] * (len(own) - 1) + [True]
+        assert len(own) > 2
+        assert own[-1]["text"] == whole_text(checkpoint, folder / f"{number}.wav") != ""
+        assert [word["text"] for word in own[-1]["words"]] == own[-1]["text"].split()
+        assert own[-1]["revisions"]["updates"] > 0
+    assert lines[-1]["totals"]["most_concurrent"] == 2
+    assert lines[-1]["totals"]["audio_seconds"] == pytest.approx(3.4)
+
+
+def test_standard_input_gives_what_the_file_gives(checkpoint, folder):
+    audio, _ = soundfile.read(folder / "1.wav", dtype="int16")
+    result = run(checkpoint, "-", stdin=audio.astype("<i2").tobytes())
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.decode() == f"standard input: {whole_text(checkpoint, folder / '1.wav')}\n"
+    assert b"real-time factor" in result.stderr
+
+
+def test_bad_inputs_are_named_and_the_others_recognised(checkpoint, folder, tmp_path):
+    soundfile.write(tmp_path / "stereo.wav", np.zeros((4000, 2)), RATE)
+    soundfile.write(tmp_path / "slow.wav", np.zeros(4000), 8000)
+    soundfile.write(tmp_path / "empty.wav", np.zeros(0), RATE)
+    soundfile.write(tmp_path / "nan.wav", np.array([0.0, math.nan] * 2000), RATE, subtype="FLOAT")
+    (tmp_path / "text.wav").write_text("this is no audio")
+    names = ["stereo.wav", "slow.wav", "empty.wav", "nan.wav", "text.wav", "missing.wav"]
+    good = folder / "0.wav"
+    result = run(checkpoint, *(str(tmp_path / name) for name in names), str(good))
+    output = result.stdout.decode()
+    sentences = ["2 channels", "8000 samples per second", "no audio", "NaN", "cannot be read as audio", "no such file"]
+    for name, sentence in zip(names, sentences, strict=True):
+        line = next(line for line in output.splitlines() if line.startswith(f"{tmp_path / name}: "))
+        assert sentence in line
+    assert f"{good}: {whole_text(checkpoint, good)}\n" in output
+    assert result.returncode == 2
+    assert "6 of 7 inputs could not be recognised" in result.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["-", "x.wav"], "cannot be combined"),
+        (["--beam", "0", "x.wav"], "--beam must be above 0"),
+        (["--alpha", "2", "x.wav"], "--alpha must be between 0 and 1"),
+        (["--left-context", "3", "x.wav"], "no multiple of the chunk"),
+        (["."], "contains no audio"),
+    ],
+)
+def test_wrong_flags_are_refused_with_a_sentence(checkpoint, arguments, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run(checkpoint, *arguments)
+    assert result.returncode == 2
+    assert sentence in result.stderr.decode()
+    assert len(result.stderr.decode().splitlines()) == 1
+
+
+def test_a_missing_checkpoint_is_refused_with_a_sentence(tmp_path):
+    result = run(tmp_path / "none.pt", "x.wav")
+    assert result.returncode == 2
+    assert "there is no checkpoint" in result.stderr.decode()
+
+
+def test_input_that_ends_within_a_sample_is_refused(checkpoint):
+    result = run(checkpoint, "-", stdin=b"\0" * 32001)
+    assert result.returncode == 2
+    assert "middle of a sample" in result.stdout.decode()

@@ -1,0 +1,92 @@
+"""Independent pieces of work, each in a process of its own, a few at a time."""
+
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import wait
+from typing import Any
+
+from transducer_gn.common.errors import UserError
+
+
+def run_each(work: Callable[..., Any], arguments: Sequence[tuple], jobs: int, label: str) -> list[Any]:
+    """Call `work(*a)` for each `a` of `arguments` in a fresh process, `jobs` at a time; return results in order.
+
+    Fresh, because espeak-ng's samples depend on what its process said before; forked, because importing torch and
+    lhotse anew for each piece would take longer than the work. A `UserError` in a piece is raised here; the other
+    pieces under way are stopped first.
+    """
+    context = multiprocessing.get_context("fork")
+    results: list[Any] = [None] * len(arguments)
+    waiting = list(enumerate(arguments))[::-1]
+    running: dict[Any, tuple[int, Any]] = {}
+    progress = Progress(label, len(arguments))
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                index, argument = waiting.pop()
+                receiver, sender = context.Pipe(duplex=False)
+                process = context.Process(target=_work_and_send, args=(work, argument, sender), daemon=True)
+                process.start()
+                sender.close()
+                running[receiver] = (index, process)
+            for receiver in wait(list(running)):
+                index, process = running.pop(receiver)
+                results[index] = _receive(receiver, process, label)
+                progress.step()
+    finally:
+        for _, process in running.values():
+            process.kill()
+            process.join()
+    return results
+
+
+def _work_and_send(work: Callable[..., Any], argument: tuple, sender) -> None:
+    try:
+        outcome = (True, work(*argument))
+    except (UserError, OSError) as error:
+        outcome = (False, error)
+    sender.send(outcome)
+
+
+def _receive(receiver, process, label: str) -> Any:
+    try:
+        fine, result = receiver.recv()
+    except EOFError:
+        process.join()
+        raise UserError(
+            f"{label}: a process ended with exit code {process.exitcode} before it was done; "
+            "if it was killed for memory, call again with a smaller --nj"
+        ) from None
+    process.join()
+    if fine:
+        return result
+    raise result
+
+
+class Progress:
+    """A counter on standard error: rewritten in place on a terminal, a line now and then in a log."""
+
+    def __init__(self, label: str, total: int) -> None:
+        self.label, self.total, self.done = label, total, 0
+        self._terminal = sys.stderr.isatty()
+        self._started = self._shown = time.monotonic()
+
+    def step(self) -> None:
+        """Count one piece as done."""
+        self.done += 1
+        now = time.monotonic()
+        if self.done < self.total and now - self._shown < (0.2 if self._terminal else 10):
+            return
+        self._shown = now
+        line = f"{self.label}: {self.done}/{self.total} ({now - self._started:.0f} s)"
+        last = self.done == self.total
+        print(f"\r{line}" if self._terminal else line, end="" if self._terminal and not last else "\n", file=sys.stderr)
+        sys.stderr.flush()
+
+
+def default_jobs() -> int:
+    """Return the number of cores this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,53 @@
+"""Every setting of every part, typed and checked. This package imports nothing but `common`."""
+
+from transducer_gn.config.data import (
+    BatchConfig,
+    DataConfig,
+    NoiseConfig,
+    SpecAugmentConfig,
+    StorageConfig,
+    VolumeConfig,
+)
+from transducer_gn.config.evaluation import EvaluationDataConfig, LatencyConfig, RecognitionConfig, SystemConfig
+from transducer_gn.config.experiment import Config, config_from, config_parser, read_config
+from transducer_gn.config.fields import changed_settings
+from transducer_gn.config.model import EncoderConfig, JoinerConfig, ModelConfig, PredictorConfig, StreamingConfig
+from transducer_gn.config.synthetic import MiniCorpusConfig
+from transducer_gn.config.training import (
+    AlignmentConfig,
+    CompetitorConfig,
+    NormalisationConfig,
+    ObjectiveConfig,
+    OptimiserConfig,
+    TrainingConfig,
+)
+
+__all__ = [
+    "AlignmentConfig",
+    "BatchConfig",
+    "CompetitorConfig",
+    "Config",
+    "DataConfig",
+    "EncoderConfig",
+    "EvaluationDataConfig",
+    "JoinerConfig",
+    "LatencyConfig",
+    "MiniCorpusConfig",
+    "ModelConfig",
+    "NoiseConfig",
+    "NormalisationConfig",
+    "ObjectiveConfig",
+    "OptimiserConfig",
+    "PredictorConfig",
+    "RecognitionConfig",
+    "SpecAugmentConfig",
+    "StorageConfig",
+    "StreamingConfig",
+    "SystemConfig",
+    "TrainingConfig",
+    "VolumeConfig",
+    "changed_settings",
+    "config_from",
+    "config_parser",
+    "read_config",
+]

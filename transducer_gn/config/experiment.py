@@ -1,0 +1,97 @@
+"""Every setting of an experiment: typed, checked dataclasses that a YAML file fills and flags override.
+
+A script makes its parser with `config_parser`, adds flags of its own if it has any, and reads the settings with
+`read_config`. `--config` may be given several times; later files and flags win. A new section is a new frozen
+dataclass and one more field of `Config`.
+"""
+
+from argparse import ArgumentError
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from jsonargparse import ArgumentParser, Namespace
+
+from transducer_gn.common.errors import UserError, require
+from transducer_gn.config.data import DataConfig
+from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
+from transducer_gn.config.model import ModelConfig
+from transducer_gn.config.training import (
+    AlignmentConfig,
+    CompetitorConfig,
+    NormalisationConfig,
+    ObjectiveConfig,
+    OptimiserConfig,
+    TrainingConfig,
+)
+
+
+@dataclass(frozen=True)
+class Config:
+    """All sections of an experiment.
+
+    Args:
+        model: the Transducer
+        data: what to train and validate on
+        alignment: help for the beginning of training
+        normalisation: the way from local to global normalisation
+        competitors: the search for competitors in training
+        objective: how the objective is evaluated
+        optimiser: optimiser and learning rate
+        training: the loop
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    alignment: AlignmentConfig = field(default_factory=AlignmentConfig)
+    normalisation: NormalisationConfig = field(default_factory=NormalisationConfig)
+    competitors: CompetitorConfig = field(default_factory=CompetitorConfig)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def __post_init__(self) -> None:
+        require(
+            not self.normalisation.exact or self.model.predictor.kind == "finite-state",
+            "normalisation.exact",
+            'needs model.predictor.kind = "finite-state", since no other predictor has an exact sum',
+        )
+
+    def searched_tokens_per_frame(self) -> int:
+        """Tokens per frame that recognition may emit: no more than sequences in Z had, or 3 where there is no Z.
+
+        Nothing has taught a globally normalised system to give low weights to sequences that Z never held. A locally
+        normalised one has learnt this from every step's softmax.
+        """
+        if self.normalisation.exact:
+            return self.normalisation.exact_tokens_per_frame
+        return self.competitors.max_tokens_per_frame if self.normalisation.alpha < 1 else DEFAULT_TOKENS_PER_FRAME
+
+
+def config_parser(description: str) -> ArgumentParser:
+    """A parser with `--config FILE` and one flag per setting, such as `--model.encoder.dim`."""
+    parser = ArgumentParser(description=description)
+    parser.add_argument("--config", action="config", help="YAML file with settings; may be given several times")
+    parser.add_class_arguments(Config)
+    return parser
+
+
+def read_config(parser: ArgumentParser, arguments: list[str] | None = None) -> tuple[Config, Namespace]:
+    """Parse `arguments` (those of the program if None) into the settings and the script's own flags.
+
+    Raises `UserError` if a setting contradicts another.
+    """
+    namespace = parser.parse_args(arguments)
+    values = parser.instantiate(namespace)
+    return Config(**{section.name: values[section.name] for section in fields(Config)}), namespace
+
+
+def config_from(settings: Mapping[str, Any]) -> Config:
+    """The configuration that a file holds as nested dictionaries; UserError if it is of another version."""
+    parser = config_parser("")
+    parser.exit_on_error = False
+    try:
+        values = parser.instantiate(parser.parse_object(dict(settings)))
+    except (ArgumentError, TypeError, KeyError) as error:
+        raise UserError(f"the settings in this checkpoint are of another version of this program: {error}") from error
+    return Config(**{section.name: values[section.name] for section in fields(Config)})

@@ -1,0 +1,57 @@
+"""Averages of parameters over training."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from transducer_gn.common.errors import UserError
+
+
+class RunningAverage:
+    """The mean of the parameters over all additions since its start.
+
+    Averages of two moments with the same start give the average over the time between them: see `average_between`.
+    """
+
+    def __init__(self, model: nn.Module, start: int = 0):
+        self.start = start
+        self.count = 0
+        self.parameters = {name: value.detach().clone() for name, value in model.named_parameters()}
+
+    def add(self, model: nn.Module) -> None:
+        """Count the parameters as they are now."""
+        self.count += 1
+        with torch.no_grad():
+            for name, value in model.named_parameters():
+                self.parameters[name].lerp_(value.detach(), 1 / self.count)
+
+    def restart(self, model: nn.Module, start: int) -> None:
+        """Forget what came before update `start`."""
+        self.start, self.count = start, 0
+        for name, value in model.named_parameters():
+            self.parameters[name].copy_(value.detach())
+
+    def state_dict(self) -> dict:
+        return {"start": self.start, "count": self.count, "parameters": self.parameters}
+
+    def load_state_dict(self, state: Mapping) -> None:
+        self.start, self.count = state["start"], state["count"]
+        for name, value in self.parameters.items():
+            value.copy_(state["parameters"][name])
+
+
+def average_between(earlier: Mapping | None, later: Mapping) -> dict[str, Tensor]:
+    """The mean over what was added between two states of a running average, or from its start if `earlier` is None."""
+    if earlier is None:
+        return dict(later["parameters"])
+    if earlier["start"] != later["start"]:
+        raise UserError(
+            "cannot average between these checkpoints: alpha was still changing in between, and parameters from "
+            "different objectives do not mix; choose fewer epochs to average"
+        )
+    added = later["count"] - earlier["count"]
+    if added <= 0:
+        raise UserError("nothing was added to the running average between these checkpoints; lower average_period")
+    ahead, behind = later["count"] / added, earlier["count"] / added
+    return {name: ahead * value - behind * earlier["parameters"][name] for name, value in later["parameters"].items()}

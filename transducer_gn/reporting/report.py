@@ -1,0 +1,210 @@
+"""A report on all runs of an experiment folder: which tables and figures there are, and their files."""
+
+import base64
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib import pyplot
+
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.files import replace_when_done, write_text
+from transducer_gn.common.json_files import write_json
+from transducer_gn.data.prepared import PreparedData
+from transducer_gn.evaluation.results import compare_results, measure_summary
+from transducer_gn.recognition.systems import load_system
+from transducer_gn.reporting import figures, tables
+from transducer_gn.reporting.figures import ReportFigure
+from transducer_gn.reporting.over_seeds import compare_over_seeds, seeds_table
+from transducer_gn.reporting.page import html_page
+from transducer_gn.reporting.runs import Run, choose_lookahead, headline_set
+from transducer_gn.reporting.table import Table
+from transducer_gn.synthetic.readings import ambiguous_batch, follow_readings, telling_utterance
+
+
+@dataclass(frozen=True)
+class Report:
+    """What goes into the files.
+
+    Attributes:
+      key: the one table that says it all, if there are a local and a global system to compare.
+      values: the same for programs.
+    """
+
+    title: str
+    key: Table | None
+    tables: list[Table]
+    figures: list[ReportFigure]
+    values: dict[str, Any]
+
+    def text(self) -> str:
+        """All tables."""
+        shown = ([self.key] if self.key else []) + self.tables
+        return "\n\n".join([self.title, *(table.text() for table in shown)])
+
+
+def make_report(
+    title: str,
+    runs: Sequence[Run],
+    baseline: Run | None,
+    challenger: Run | None,
+    data_dir: Path | None,
+    other_seeds: Sequence[Sequence[Run]] = (),
+) -> Report:
+    """Gather everything. What cannot be shown is said in the table of runs.
+
+    Args:
+      other_seeds: runs of the same names from other seeds, one list for each.
+    """
+    part = headline_set(runs)
+    comparable = [run for run in (baseline, challenger) if run is not None and part in run.results]
+    key = None
+    values = run_values(runs)
+    if len(comparable) == 2:
+        try:
+            lookahead = choose_lookahead(runs, part)
+            key = tables.key_table(baseline, challenger, part, lookahead)
+            values["comparison"] = comparison_values(baseline, challenger, part, lookahead)
+        except UserError as error:
+            challenger.problems.append(str(error))
+    shown = []
+    if other_seeds and key is not None:
+        names = baseline.name, challenger.name
+        compared = compare_over_seeds([runs, *other_seeds], *names, part)
+        shown.append(seeds_table(compared, names, part))
+        values["seeds"] = {name: asdict(over) | {"changes": over.changes} for name, over in compared.items()}
+    shown += [tables.results_table(runs, baseline)] if part is not None else []
+    kinds = tables.kinds_table(runs, part) if part is not None else None
+    drawn = training_figures(runs, baseline, challenger)
+    if key is not None and (readings := readings_of(baseline, challenger, part, data_dir)) is not None:
+        drawn.append(readings)
+    shown += [kinds] if kinds else []
+    shown += [tables.time_table(runs, baseline), tables.runs_table(runs)]
+    shown += [tables.public_table()] if tables.is_librispeech(runs) else []
+    return Report(title, key, shown, drawn, values)
+
+
+def training_figures(runs: Sequence[Run], baseline: Run | None, challenger: Run | None) -> list[ReportFigure]:
+    """The paper's figures, as far as there are runs for them."""
+    if challenger is None:
+        return []
+    local = [
+        ("local" + (", continued" if run.branch_epoch else ""), run) for run in runs if run.is_local and run.is_plain
+    ]
+    alike = [run for run in runs if run.is_plain and not run.is_local and same_regulariser(run, challenger)]
+    by_alpha = [
+        r for r in alike if (r.branch_epoch, r.competitors) == (challenger.branch_epoch, challenger.competitors)
+    ]
+    by_branch = [r for r in alike if (r.alpha, r.competitors) == (challenger.alpha, challenger.competitors)]
+    by_count = [r for r in alike if (r.alpha, r.branch_epoch) == (challenger.alpha, challenger.branch_epoch)]
+    found = [
+        figures.regulariser_figure(challenger, baseline, runs),
+        figures.interpolation_figure(challenger, runs),
+        figures.wer_figure(
+            "wer-by-alpha",
+            local + [(f"alpha {run.alpha:g}", run) for run in sorted(by_alpha, key=lambda run: -run.alpha)],
+            runs,
+            "Word error rates on the dev set while training, by the interpolation weight alpha.",
+        ),
+    ]
+    if len({run.branch_epoch for run in by_branch}) > 1:
+        lines = [
+            (f"branched after epoch {run.branch_epoch}", run) for run in sorted(by_branch, key=lambda r: r.branch_epoch)
+        ]
+        caption = f"Word error rates on the dev set for branching off earlier or later, alpha {challenger.alpha:g}."
+        found.append(figures.wer_figure("wer-by-branch-epoch", local + lines, runs, caption))
+    if len({run.competitors for run in by_count}) > 1:
+        lines = [(f"N {run.competitors}", run) for run in sorted(by_count, key=lambda run: run.competitors)]
+        caption = f"Word error rates on the dev set by number of competitors, alpha {challenger.alpha:g}."
+        found.append(figures.wer_figure("wer-by-competitors", local + lines, runs, caption))
+    return [figure for figure in found if figure is not None]
+
+
+def same_regulariser(run: Run, other: Run) -> bool:
+    """Whether two runs differ in other things than the regulariser."""
+    return run.config.normalisation.regulariser == other.config.normalisation.regulariser
+
+
+def readings_of(baseline: Run, challenger: Run, part: str, data_dir: Path | None) -> ReportFigure | None:
+    """The two readings of an ambiguous utterance; None where no utterance tells the systems apart."""
+    data = PreparedData(data_dir or Path(challenger.config.data.folder))
+    try:
+        systems = load_system(baseline.folder), load_system(challenger.folder)
+        batches = [ambiguous_batch(system, data, part) for system in systems]
+        if None in batches:
+            return None
+        followed = [follow_readings(system, batch) for system, batch in zip(systems, batches, strict=True)]
+    except UserError as error:
+        logging.warning("no figure of the two readings: %s", error)
+        return None
+    chosen = telling_utterance(*followed)
+    if chosen is None:
+        return None
+    return figures.readings_figure(*followed, (baseline.name, challenger.name), chosen)
+
+
+def run_values(runs: Sequence[Run]) -> dict[str, Any]:
+    """What is known of each run, for programs."""
+    return {
+        "runs": {
+            run.name: {
+                "alpha": run.alpha,
+                "competitors": run.competitors,
+                "branch_epoch": run.branch_epoch,
+                "updates": run.step,
+                "finished": run.is_finished,
+                "best": run.best,
+                "seconds_per_epoch": run.seconds_per_epoch(),
+                "problems": run.problems,
+                "emission_ms": tables.emission_means(run),
+                "error_rates": {
+                    part: {name: measure_summary(measure) for name, measure in results.measures().items()}
+                    for part, results in run.results.items()
+                },
+            }
+            for run in runs
+        }
+    }
+
+
+def comparison_values(baseline: Run, challenger: Run, part: str, lookahead: Run | None) -> dict[str, Any]:
+    """The key table, for programs."""
+    differences = compare_results(baseline.results[part], challenger.results[part])
+    latency = tables.latency_difference(baseline, challenger, part)
+    closed = tables.gap_closed(baseline, challenger, lookahead, part) if lookahead else None
+    return {
+        "set": part,
+        "baseline": baseline.name,
+        "challenger": challenger.name,
+        "error_rates": {
+            name: asdict(difference) | {"relative": difference.relative} for name, difference in differences.items()
+        },
+        "latency": asdict(latency) if latency else None,
+        "gap_closed": asdict(closed) if closed else None,
+    }
+
+
+def write_report(report: Report, folder: Path) -> Path:
+    """Write text, JSON, figures and the page; returns the page."""
+    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    images = {drawn.name: base64.b64encode(save_figure(drawn, folder / "figures")).decode() for drawn in report.figures}
+    write_text(folder / "report.txt", report.text())
+    write_json(folder / "report.json", report.values)
+    page = folder / "report.html"
+    write_text(page, html_page(report.title, report.key, report.tables, [(x, images[x.name]) for x in report.figures]))
+    return page
+
+
+def save_figure(drawn: ReportFigure, folder: Path) -> bytes:
+    """Write a figure as PNG and SVG and its numbers as JSON; returns the SVG."""
+    write_json(folder / f"{drawn.name}.json", {"caption": drawn.caption, "panels": drawn.panels()})
+    for suffix in ("png", "svg"):
+        path = folder / f"{drawn.name}.{suffix}"
+        with replace_when_done(path) as sibling:
+            # Without the date, the same results give the same file.
+            metadata = {"Date": None} if suffix == "svg" else {"Software": None}
+            drawn.figure.savefig(sibling, format=suffix, metadata=metadata, dpi=160)
+    pyplot.close(drawn.figure)
+    return path.read_bytes()

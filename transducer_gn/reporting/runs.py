@@ -1,0 +1,253 @@
+"""The runs of an experiment folder: what training, decoding and latency wrote about each, and what is amiss."""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from transducer_gn.common.errors import UserError
+from transducer_gn.config import Config, config_from
+from transducer_gn.evaluation.latency_results import Latency, find_latency, read_latency
+from transducer_gn.evaluation.results import Results, find_results, read_results
+from transducer_gn.recognition.checkpoint import load_checkpoint
+from transducer_gn.training.logbook import METRICS
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run. What could not be read is missing, and `problems` says why.
+
+    Attributes:
+      config: of its newest checkpoint; None if there is none that can be read.
+      branch_epoch: epochs that were done when it branched off; 0 if it began by itself.
+      step: updates at its newest checkpoint.
+      train, valid: its metrics in order of updates.
+      best: epoch and word error rate on the dev set (None if there is no such set); None before the end of the first epoch.
+      results, latencies: by test set.
+    """
+
+    name: str
+    folder: Path
+    config: Config | None = None
+    branch_epoch: int = 0
+    step: int = 0
+    train: list[dict[str, Any]] = field(default_factory=list)
+    valid: list[dict[str, Any]] = field(default_factory=list)
+    best: dict[str, Any] | None = None
+    results: dict[str, Results] = field(default_factory=dict)
+    latencies: dict[str, Latency] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def alpha(self) -> float:
+        """The interpolation weight that the run moves to."""
+        return self.config.normalisation.alpha if self.config else math.nan
+
+    @property
+    def is_local(self) -> bool:
+        return self.alpha == 1
+
+    @property
+    def is_lookahead(self) -> bool:
+        return self.config is not None and not self.config.model.encoder.causal
+
+    @property
+    def is_finite_state(self) -> bool:
+        return self.config is not None and self.config.model.predictor.kind == "finite-state"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a streaming system with unlimited memory: those that the paper compares by alpha."""
+        return self.config is not None and not self.is_lookahead and not self.is_finite_state
+
+    @property
+    def competitors(self) -> int | None:
+        """N; None where there are none."""
+        if self.config is None or self.is_local or self.config.normalisation.exact:
+            return None
+        return self.config.competitors.count
+
+    @property
+    def epochs(self) -> float:
+        """Epochs done: by the newest metrics, or by the last whole epoch where nothing was logged at its end."""
+        whole = float(self.best["last_epoch"]) if self.best is not None else 0.0
+        return max(whole, *(row["epoch"] for row in self.train + self.valid), 0.0)
+
+    @property
+    def is_finished(self) -> bool:
+        return (
+            self.config is not None and self.best is not None and self.best["last_epoch"] >= self.config.training.epochs
+        )
+
+    def seconds_per_epoch(self) -> float:
+        """Time of updates per epoch, of a global run only since alpha has left 1; NaN before there is any."""
+        seconds = epochs = 0.0
+        before = float(self.branch_epoch)
+        for row in self.train:
+            if self.is_local or row.get("alpha", 1) < 1:
+                seconds += sum(value for name, value in row.items() if name.startswith("seconds_"))
+                epochs += row["epoch"] - before
+            before = row["epoch"]
+        return seconds / epochs if epochs > 0 else math.nan
+
+
+def find_runs(root: Path) -> list[Run]:
+    """All runs below `root`, by name; UserError if there are none."""
+    if not root.is_dir():
+        raise UserError(f"there is no experiment folder {root}")
+    folders = [path for path in sorted(root.iterdir()) if path.is_dir() and is_run(path)]
+    if not folders:
+        raise UserError(f"{root} holds no runs: no folder in it has metrics or checkpoints; train something first")
+    return [read_run(folder) for folder in folders]
+
+
+def is_run(folder: Path) -> bool:
+    """Whether train.py has written there."""
+    return (folder / METRICS).is_file() or any(folder.glob("*.pt")) or (folder / "log-0.txt").is_file()
+
+
+def read_run(folder: Path) -> Run:
+    """Read all there is of one run."""
+    problems: list[str] = []
+    content = newest_settings(folder, problems)
+    config = attempt(lambda: config_from(content["config"]), None, problems) if content else None
+    progress = content["progress"] if content else {}
+    rows = read_metrics(folder / METRICS, problems)
+    run = Run(
+        name=folder.name,
+        folder=folder,
+        config=config,
+        branch_epoch=progress.get("branch_epoch", 0),
+        step=progress.get("step", 0),
+        train=[row for row in rows if row["kind"] == "train"],
+        valid=[row for row in rows if row["kind"] == "valid"],
+        best=read_best(folder / "best.json", problems),
+        results=attempt(lambda: {p: read_results(path) for p, path in find_results(folder).items()}, {}, problems),
+        latencies=attempt(lambda: {p: read_latency(path) for p, path in find_latency(folder).items()}, {}, problems),
+        problems=problems,
+    )
+    if config is not None and not run.is_finished:
+        problems.append(f"still in progress, or stopped: at epoch {run.epochs:.2f} of {config.training.epochs}")
+    if not run.results:
+        problems.append("not decoded yet; run decode.py")
+    return run
+
+
+def attempt(read: Callable[[], Found], otherwise: Found, problems: list[str]) -> Found:
+    """What `read` gives; if that fails, `otherwise`, and the reason is added to `problems`."""
+    try:
+        return read()
+    except UserError as error:
+        problems.append(str(error))
+        return otherwise
+
+
+def newest_settings(folder: Path, problems: list[str]) -> dict[str, Any] | None:
+    """Configuration and progress of the newest checkpoint that can be read, without its parameters."""
+    by_step = []
+    for path in sorted(folder.glob("epoch-*.pt")) + sorted(folder.glob("checkpoint-*.pt")):
+        content = attempt(lambda path=path: load_checkpoint(path, mmap=True), None, problems)
+        if content is not None:
+            by_step.append({"config": content["config"], "progress": content["progress"]})
+    if not by_step:
+        problems.append("no checkpoint yet")
+        return None
+    return max(by_step, key=lambda found: found["progress"]["step"])
+
+
+def read_metrics(path: Path, problems: list[str]) -> list[dict[str, Any]]:
+    """The lines of a metrics file that can be read, in order of updates; problems name the others."""
+    if not path.is_file():
+        problems.append(f"no {path.name}")
+        return []
+    rows, bad = [], []
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        try:
+            row = json.loads(line)
+            if not all(isinstance(row[name], int | float) for name in ("step", "epoch")) or not isinstance(
+                row["kind"], str
+            ):
+                raise TypeError("no metrics")
+            rows.append(row)
+        except (ValueError, KeyError, TypeError):
+            bad.append(str(number))
+    if bad:
+        problems.append(f"{path.name}: cannot read line {', '.join(bad)}; the rest is shown")
+    return sorted(rows, key=lambda row: row["step"])
+
+
+def read_best(path: Path, problems: list[str]) -> dict[str, Any] | None:
+    """Content of best.json; None if it is not there or cannot be read."""
+    if not path.is_file():
+        return None
+    try:
+        best = json.loads(path.read_text(encoding="utf-8"))
+        return {name: best[name] for name in ("epoch", "wer", "last_epoch")}
+    except (ValueError, KeyError, TypeError):
+        problems.append("best.json cannot be read")
+        return None
+
+
+def choose_baseline(runs: Sequence[Run], name: str | None = None) -> Run | None:
+    """The local run to compare with: the one named, or else the plain one with the most updates."""
+    if name is not None:
+        return named(runs, name, "--baseline")
+    candidates = [run for run in runs if run.is_local and run.is_plain]
+    return max(candidates, key=lambda run: run.step, default=None)
+
+
+def choose_challenger(runs: Sequence[Run], name: str | None = None) -> Run | None:
+    """The global run to compare: the one named, or else the plain one with the lowest error rate on the dev set."""
+    if name is not None:
+        return named(runs, name, "--challenger")
+    candidates = [run for run in runs if run.is_plain and not run.is_local and run.best]
+    return min(candidates, key=lambda run: math.inf if run.best["wer"] is None else run.best["wer"], default=None)
+
+
+def choose_lookahead(runs: Sequence[Run], part: str | None) -> Run | None:
+    """The local run that hears whole utterances, decoded on `part`, with the most updates."""
+    candidates = [run for run in runs if run.is_lookahead and run.is_local and part in run.results]
+    return max(candidates, key=lambda run: run.step, default=None)
+
+
+def named(runs: Sequence[Run], name: str, flag: str) -> Run:
+    """The run of a name; UserError naming the flag."""
+    for run in runs:
+        if run.name == name:
+            return run
+    raise UserError(f"{flag}: there is no run {name!r}, only {', '.join(run.name for run in runs)}")
+
+
+def decoded_sets(runs: Sequence[Run]) -> list[str]:
+    """Names of the sets that any run was decoded on: dev sets first, clean ones before others."""
+    return sorted({part for run in runs for part in run.results}, key=lambda part: (not part.startswith("dev"), part))
+
+
+def headline_set(runs: Sequence[Run]) -> str | None:
+    """The set that comparisons are made on: test-clean, as in the paper, or else the first test set."""
+    sets = decoded_sets(runs)
+    tests = [part for part in sets if part.startswith("test")] or sets
+    return "test-clean" if "test-clean" in tests else next(iter(tests), None)
+
+
+def normalisation_text(run: Run) -> str:
+    """The normalisation as a table names it."""
+    if run.config is None:
+        return "unknown"
+    extras = []
+    if run.is_local:
+        text = "local, alpha 1"
+    else:
+        text = f"global, alpha {run.alpha:g}"
+        extras += ["exact Z"] if run.config.normalisation.exact else [f"N {run.competitors}"]
+    if run.is_finite_state:
+        extras.append(f"finite-state, vocabulary {run.config.model.vocab_size}")
+    if run.is_lookahead:
+        extras.append("lookahead")
+    if not run.is_local and run.config.normalisation.regulariser == 0:
+        extras.append("no regulariser")
+    return ", ".join([text, *extras])

@@ -1,0 +1,230 @@
+"""The tables of a report: the paper's, and local against global by kind of utterance."""
+
+import math
+from collections.abc import Sequence
+
+from transducer_gn.common.errors import UserError
+from transducer_gn.evaluation.bootstrap import Difference, Interval, ratio_interval
+from transducer_gn.evaluation.latency_results import LatencyDifference, compare_latency, mean_emission
+from transducer_gn.evaluation.results import Results, compare_results, measure_summary
+from transducer_gn.reporting.error_tables import comparison_row, measure_name
+from transducer_gn.reporting.published import PAPER_HOURS_PER_EPOCH, PAPER_SYSTEMS, PUBLIC_SYSTEMS
+from transducer_gn.reporting.runs import Run, decoded_sets, headline_set, normalisation_text
+from transducer_gn.reporting.table import Table, p_text, percent, signed
+
+
+def is_librispeech(runs: Sequence[Run]) -> bool:
+    """Whether published results can be compared with these."""
+    return "test-clean" in decoded_sets(runs)
+
+
+def order(run: Run) -> tuple[bool, bool, bool, float, int, int]:
+    """Finite-state systems, then local ones, then global ones by falling alpha."""
+    alpha = -1.0 if math.isnan(run.alpha) else run.alpha
+    return (not run.is_finite_state, run.is_lookahead, not run.is_local, -alpha, run.branch_epoch, run.competitors or 0)
+
+
+def key_table(baseline: Run, challenger: Run, part: str, lookahead: Run | None = None) -> Table:
+    """Local against global on one set: error rates by kind with paired tests, and emission times."""
+    differences = compare_results(baseline.results[part], challenger.results[part])
+    rows = [comparison_row(measure_name(name), difference) for name, difference in differences.items()]
+    notes = ["Error rates in %. Paired bootstrap over utterances; a change below 0 is an improvement."]
+    notes += different_settings(baseline.results[part], challenger.results[part])
+    latency = latency_difference(baseline, challenger, part)
+    if latency is not None:
+        rows += latency_rows(latency)
+        notes.append(
+            "Emission: expected time over all alignments of the reference. Shown, changed: by the live recogniser, words that "
+            "both get right. Below 0 is earlier."
+        )
+    if "control words" in differences:
+        notes.append(control_note(differences["control words"]))
+    if lookahead is not None and (closed := gap_closed(baseline, challenger, lookahead, part)) is not None:
+        rate = lookahead.results[part].measures()["all"].rate
+        notes.append(
+            f"Of the gap to {lookahead.name}, which hears whole utterances before it decides ({percent(rate)} %), "
+            f"{challenger.name} closes {closed.value:.0f} % ({closed.low:.0f} to {closed.high:.0f})."
+        )
+    columns = ["", baseline.name, challenger.name, "change", "95 % interval", "relative", "p"]
+    return Table(f"Local against global on {part}", columns, rows, notes)
+
+
+def gap_closed(baseline: Run, challenger: Run, lookahead: Run, part: str) -> Interval | None:
+    """Share, in per cent, of the baseline's errors beyond those with lookahead that the challenger avoids.
+
+    None where there is no gap, or where the three were not decoded on the same utterances.
+    """
+    first, second, best = (run.results[part].measures()["all"] for run in (baseline, challenger, lookahead))
+    if not first.ids == second.ids == best.ids or first.errors.sum() <= best.errors.sum():
+        return None
+    return ratio_interval(first.errors - second.errors, first.errors - best.errors).scaled(100)
+
+
+def different_settings(first: Results, second: Results) -> list[str]:
+    """A warning if two systems were not decoded alike, or a note if only as far as each one's training asks for."""
+    if first.identity.get("settings") != second.identity.get("settings"):
+        return [f"Careful: decoded with different settings, {first.system} and {second.system}."]
+    limits = [results.identity.get("tokens_per_frame") for results in (first, second)]
+    if limits[0] == limits[1] or None in limits:  # None: decoded before this was noted.
+        return []
+    return [f"Searched with at most {limits[0]} and {limits[1]} tokens per frame, each as its training asks for."]
+
+
+def latency_rows(latency: LatencyDifference) -> list[list[str]]:
+    """Emission times as rows of the same columns."""
+    named = [
+        ("emission, all tokens", latency.emission.get("all")),
+        ("emission, ambiguous words", latency.emission.get("ambiguous words")),
+        ("word first shown", latency.shown),
+        ("word last changed", latency.settled),
+    ]
+    return [comparison_row(f"{name}, ms", difference, 1) for name, difference in named if difference is not None]
+
+
+def control_note(difference: Difference) -> str:
+    """What the control sentences say."""
+    found = f"{signed(difference.change.value)} points, p {p_text(difference.p_value)}"
+    if difference.p_value >= 0.05:
+        return (
+            f"Control: nothing in these sentences tells the blended word, and as it must be there is no gain ({found})."
+        )
+    return f"Control: nothing in these sentences tells the blended word, yet its error changed ({found}): look into it."
+
+
+def latency_difference(baseline: Run, run: Run, part: str) -> LatencyDifference | None:
+    """The difference to the baseline; None if either was not measured or tokens differ."""
+    if part not in baseline.latencies or part not in run.latencies:
+        return None
+    try:
+        return compare_latency(baseline.latencies[part], run.latencies[part])
+    except UserError:
+        return None
+
+
+def results_table(runs: Sequence[Run], baseline: Run | None) -> Table:
+    """The paper's main table: error rates by set, and the change of the emission time to the baseline."""
+    sets, headline = decoded_sets(runs), headline_set(runs)
+    rows = []
+    for run in sorted((run for run in runs if run.results), key=order):
+        rates = [percent(run.results[part].measures()["all"].rate) if part in run.results else "–" for part in sets]
+        rows.append(
+            [run.name, normalisation_text(run), branch_text(run), *rates, latency_cell(run, baseline, headline)]
+        )
+    unvalidated = any(run.best is not None and run.best["wer"] is None for run in runs if run.results)
+    chosen = "last epoch, for want of a dev set" if unvalidated else "epoch of lowest error rate on the dev set"
+    notes = [f"Each system at its {chosen}."]
+    notes += [note for run in runs for note in alpha_notes(run)]
+    if baseline is not None:
+        notes.append(f"Emission: change of the mean emission time on {headline} against {baseline.name}, in ms.")
+    if is_librispeech(runs):
+        rows.append([])
+        for system in PAPER_SYSTEMS:
+            rates = [percent(system.rates.get(part, math.nan)) for part in sets]
+            latency = "–" if system.latency is None else f"{system.latency:+d}".replace("+0", "0")
+            rows.append(
+                [system.name, system.normalisation, "10" if "N 10" in system.normalisation else "–", *rates, latency]
+            )
+    return Table(
+        "Word error rate (%) and emission time",
+        ["run", "normalisation", "branched after", *sets, "emission"],
+        rows,
+        notes,
+    )
+
+
+def alpha_notes(run: Run) -> list[str]:
+    """Says so where a run was decoded at an alpha that is not the one it moves to."""
+    used = sorted({results.identity.get("alpha", run.alpha) for results in run.results.values()})
+    return [f"{run.name} is decoded at alpha {alpha:g}, not {run.alpha:g}." for alpha in used if alpha != run.alpha]
+
+
+def branch_text(run: Run) -> str:
+    """The epoch that a run branched off after."""
+    return str(run.branch_epoch) if run.branch_epoch else "–"
+
+
+def latency_cell(run: Run, baseline: Run | None, part: str | None) -> str:
+    """Change of the mean emission time with its interval."""
+    difference = latency_difference(baseline, run, part) if baseline is not None and part is not None else None
+    if difference is None:
+        return "–"
+    if run is baseline:
+        return "0"
+    change = difference.emission["all"].change
+    return f"{change.value:+.0f} ({change.low:+.0f} to {change.high:+.0f})"
+
+
+def kinds_table(runs: Sequence[Run], part: str) -> Table | None:
+    """Error rates by kind of utterance on one set, with intervals; None if there is only one kind."""
+    rows, columns = [], []
+    for run in sorted((run for run in runs if part in run.results), key=order):
+        measures = run.results[part].measures()
+        columns = columns or [name for name in measures if name != "all"]
+        summaries = [measure_summary(measures[name]) if name in measures else None for name in columns]
+        cells = [f"{s['rate']:.1f} ({s['low']:.1f} to {s['high']:.1f})" if s else "–" for s in summaries]
+        rows.append([run.name, *cells])
+    if not columns:
+        return None
+    names = [measure_name(name) for name in columns]
+    notes = ["With 95 % intervals. The last columns are about the blended words alone."]
+    return Table(f"Error rates (%) by kind on {part}", ["run", *names], rows, notes)
+
+
+def time_table(runs: Sequence[Run], baseline: Run | None) -> Table:
+    """Time of one epoch by number of competitors, over that of the baseline, or else of the first local run."""
+    timed = [run for run in sorted(runs, key=order) if not math.isnan(run.seconds_per_epoch())]
+    local = [run for run in timed if run.is_local and run.is_plain]
+    reference = baseline if baseline in local else next(iter(local), None)
+    rows = []
+    for run in timed:
+        seconds = run.seconds_per_epoch()
+        ratio = f"{seconds / reference.seconds_per_epoch():.1f}" if reference and run.is_plain else "–"
+        rows.append([run.name, "–" if run.competitors is None else str(run.competitors), time_text(seconds), ratio])
+    notes = [
+        "Time of updates without loading data; of global runs, only since alpha has left 1. Comparable as far as runs had the "
+        "machine alike."
+    ]
+    if is_librispeech(runs):
+        rows.append([])
+        for count, hours in PAPER_HOURS_PER_EPOCH.items():
+            name, ratio = "paper, 8 V100", f"{hours / PAPER_HOURS_PER_EPOCH[0]:.1f}"
+            rows.append([name, str(count) if count else "–", time_text(3600 * hours), ratio])
+    over = f"over {reference.name}" if reference else "ratio"
+    return Table("Time of one epoch", ["run", "competitors", "time", over], rows, notes)
+
+
+def time_text(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def runs_table(runs: Sequence[Run]) -> Table:
+    """What was run, how far it is, and what is amiss."""
+    rows, notes = [], []
+    for run in sorted(runs, key=order):
+        total = f"{run.epochs:.4g} of {run.config.training.epochs}" if run.config else f"{run.epochs:.4g}"
+        best = f"{run.best['epoch']}" if run.best else "–"
+        wer = percent(run.best["wer"]) if run.best and run.best["wer"] is not None else "–"
+        rows.append([run.name, normalisation_text(run), branch_text(run), total, str(run.step), best, wer])
+        notes += [f"{run.name}: {problem}." for problem in run.problems]
+    columns = ["run", "normalisation", "branched after", "epochs", "updates", "best epoch", "dev WER %"]
+    return Table("Runs", columns, rows, notes)
+
+
+def public_table() -> Table:
+    """Public streaming results on LibriSpeech."""
+    rows = [[s.name, s.chunk, s.greedy, s.beam, s.source] for s in PUBLIC_SYSTEMS]
+    notes = [
+        "test-clean / test-other, 960 h, no language model. Encoders differ; global normalisation can go with any."
+    ]
+    return Table(
+        "Public streaming systems on LibriSpeech, WER %", ["system", "chunk", "greedy", "beam", "source"], rows, notes
+    )
+
+
+def emission_means(run: Run) -> dict[str, float]:
+    """Mean emission time in ms by set."""
+    return {part: mean_emission(latency).value for part, latency in run.latencies.items()}
