@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import soundfile
 from small_corpora import tree_bytes
-from transducer_gn.data.synthesis import lexicon, mini_corpus, waveform
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import MiniCorpusConfig
+from transducer_gn.synthetic import lexicon, mini_corpus, waveform
 from transducer_gn.synthetic.espeak import Espeak, Prosody
 from transducer_gn.synthetic.mini_corpus import Chapter, make_mini_corpus
 from transducer_gn.synthetic.sentences import AMBIGUOUS, CONTROL, ORDINARY, draw_sentences

@@ -88,7 +88,7 @@ def test_eve_and_eden_restart_bit_for_bit() -> None:
     half_way: dict = {}
     for step in range(1, 7):
         run(optimiser, straight, range(step, step + 1))
-        schedule.step_batch()
+        schedule.step_update()
         if step == 3:
             schedule.step_epoch()
             values = [parameter.detach() for parameter in straight]
@@ -101,7 +101,7 @@ def test_eve_and_eden_restart_bit_for_bit() -> None:
     schedule.load_state_dict(half_way["schedule"])
     for step in range(4, 7):
         run(optimiser, restarted, range(step, step + 1))
-        schedule.step_batch()
+        schedule.step_update()
     for one, other in zip(straight, restarted, strict=True):
         assert torch.equal(one, other)
 
@@ -114,12 +114,12 @@ def torch_round_trip(state: dict) -> dict:
     return torch.load(buffer, weights_only=True)
 
 
-@pytest.mark.parametrize("batches, epochs", [(0, 0), (1, 0), (5000, 0), (0, 6), (40000, 39)])
-def test_eden_is_the_formula(batches: int, epochs: int) -> None:
+@pytest.mark.parametrize("updates, epochs", [(0, 0), (1, 0), (5000, 0), (0, 6), (40000, 39)])
+def test_eden_is_the_formula(updates: int, epochs: int) -> None:
     parameter = torch.nn.Parameter(torch.zeros(2))
     optimiser = Eve([parameter], lr=0.003)
-    Eden(optimiser, lr_updates=5000, lr_epochs=6).load_state_dict({"batches": batches, "epochs": epochs})
-    oracle = 0.003 * ((batches**2 + 5000**2) / 5000**2) ** -0.25 * ((epochs**2 + 6**2) / 6**2) ** -0.25
+    Eden(optimiser, lr_updates=5000, lr_epochs=6).load_state_dict({"updates": updates, "epochs": epochs})
+    oracle = 0.003 * ((updates**2 + 5000**2) / 5000**2) ** -0.25 * ((epochs**2 + 6**2) / 6**2) ** -0.25
     assert optimiser.param_groups[0]["lr"] == pytest.approx(oracle, rel=1e-12)
 
 
@@ -131,7 +131,7 @@ def test_eve_under_eden_follows_both_formulas() -> None:
     for step in range(1, 4):
         rates.append(0.003 * (1 + (step - 1) ** 2) ** -0.25 * (1.25 if step == 3 else 1.0) ** -0.25)
         run(optimiser, parameters, range(step, step + 1))
-        schedule.step_batch()
+        schedule.step_update()
         if step == 2:
             schedule.step_epoch()
     for parameter, oracle in zip(parameters, eve_by_formula(3, rates), strict=True):
@@ -147,6 +147,6 @@ def test_adamw_is_the_formula() -> None:
         np.testing.assert_allclose(parameter.detach().numpy(), oracle, rtol=1e-9)
 
 
-def test_warmup_grows_with_batches_and_ends() -> None:
+def test_warmup_grows_with_updates_and_ends() -> None:
     config = OptimiserConfig(warmup_updates=200)
-    assert [warmup_share(config, batches) for batches in (0, 50, 200, 900)] == [0.0, 0.25, 1.0, 1.0]
+    assert [warmup_share(config, updates) for updates in (0, 50, 200, 900)] == [0.0, 0.25, 1.0, 1.0]

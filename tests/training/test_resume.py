@@ -113,7 +113,7 @@ def test_branching_takes_over_and_starts_its_own_schedule(train, local_run, tmp_
     parent = torch.load(local_run / "epoch-1.pt", weights_only=True)
     trainer = train(tmp_path / "exp", stop_after=parent["progress"]["step"] + 1, branch_from=local_run / "epoch-1.pt", **GLOBAL)
     assert trainer.progress.branch_epoch == 1 and trainer.progress.epoch == 1
-    assert trainer.schedule.batches == parent["schedule"]["batches"] + 1
+    assert trainer.schedule.updates == parent["training"]["schedule"]["updates"] + 1
     state = trainer.optimiser.state_dict()["state"]
     assert all(x["step"] == parent["progress"]["step"] + 1 for x in state.values())
 

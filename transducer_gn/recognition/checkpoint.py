@@ -1,22 +1,171 @@
-"""Checkpoints: whole or not there, and read back before an older one goes.
+"""Checkpoints: a trained system on disk, and with it everything that training needs to go on as if it never stopped.
 
-A checkpoint is one file with everything that training needs to go on as if it had never stopped. It holds tensors,
-numbers, strings and containers of these, so that reading it runs no code.
+A checkpoint is one file, whole or not there, and read back before an older one goes. It holds tensors, numbers, strings
+and containers of these, so that reading it runs no code. Files of format 1, written by the first version of this
+program, are read as well.
 """
 
 import logging
 import pickle
 import re
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import replace_when_done
+from transducer_gn.config import Config, config_from
 
-FORMAT = "transducer_gn checkpoint 1"
+FORMAT = "transducer_gn checkpoint 2"
+FORMAT_1 = "transducer_gn checkpoint 1"
+
+
+@dataclass
+class Progress:
+    """Where training is: the only record of it.
+
+    Attributes:
+        step: updates made
+        epoch: whole epochs done
+        batch: batches done of the current epoch
+        branch_epoch: epochs done when this run branched off; its schedule counts from there
+        best_epoch: the epoch of this run with the lowest word error rate on the dev set, from 1; 0 for none. Without a
+            dev set it is the newest epoch
+        best_wer: that error rate, in per cent
+        best_alpha: alpha at that epoch. While alpha moves, the newest epoch counts as the best: error rates of
+            different objectives are not compared, and what the run is about is the alpha it arrives at
+    """
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    branch_epoch: int = 0
+    best_epoch: int = 0
+    best_wer: float = float("inf")
+    best_alpha: float = 1.0
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """What only training needs.
+
+    Attributes:
+        optimiser, schedule, scaler, watch: states as these give and take them
+        batches: identity of the data, by which other data is refused
+        pending: for each rank, competitors that were searched ahead for batches to come
+        sums: for each rank, the sums of metrics since the last line of the log
+    """
+
+    optimiser: dict[str, Any]
+    schedule: dict[str, Any]
+    scaler: dict[str, Any]
+    watch: dict[str, Any]
+    batches: dict[str, Any]
+    pending: list[list[dict[str, Tensor]]]
+    sums: list[dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A system at one moment of its training.
+
+    Attributes:
+        config: all settings of the run
+        progress: where training was
+        model: parameters by name
+        average: state of their running average, see `averaging.RunningAverage`
+        tokenizer: the token model, serialised
+        training: what training needs to go on
+    """
+
+    config: Config
+    progress: Progress
+    model: dict[str, Tensor]
+    average: dict[str, Any]
+    tokenizer: bytes
+    training: TrainingState
+
+    def save(self, path: Path) -> None:
+        """Write it, and read it back before it takes its name."""
+        content = {
+            "format": FORMAT,
+            "config": asdict(self.config),
+            "progress": asdict(self.progress),
+            "model": self.model,
+            "average": self.average,
+            "tokenizer": torch.frombuffer(bytearray(self.tokenizer), dtype=torch.uint8),
+            # Not asdict, which would copy every tensor.
+            "training": dict(vars(self.training)),
+        }
+        with replace_when_done(path) as sibling:
+            torch.save(content, sibling)
+            load_checkpoint(sibling)
+
+
+def load_checkpoint(path: Path, mmap: bool = False) -> Checkpoint:
+    """Read a checkpoint; UserError naming the file if it is none.
+
+    Args:
+        mmap: leave tensors on disk until they are used: quick, for a look at the rest
+    """
+    if not path.is_file():
+        raise UserError(f"there is no checkpoint {path}")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError, OSError) as error:
+        raise UserError(
+            f"{path} cannot be read as a checkpoint, it may be cut short; delete it or use another"
+        ) from error
+    if not isinstance(content, dict) or content.get("format") not in (FORMAT, FORMAT_1):
+        raise UserError(f"{path} is not a checkpoint of this program; delete it or use another")
+    try:
+        return _checkpoint_from(_from_format_1(content) if content["format"] == FORMAT_1 else content)
+    except (UserError, KeyError, TypeError) as error:
+        reason = error if isinstance(error, UserError) else f"it has no {error}"
+        raise UserError(f"{path} is of another version of this program: {reason}; use another checkpoint") from error
+
+
+def _checkpoint_from(content: Mapping[str, Any]) -> Checkpoint:
+    """The typed content of a file of the current format."""
+    return Checkpoint(
+        config=config_from(content["config"]),
+        progress=Progress(**content["progress"]),
+        model=content["model"],
+        average=content["average"],
+        tokenizer=bytes(content["tokenizer"].numpy()),
+        training=TrainingState(**content["training"]),
+    )
+
+
+# Names of settings in format 1 whose meaning they did not say.
+RENAMED = {
+    "optimiser.lr_batches": "lr_updates",
+    "optimiser.warmup_batches": "warmup_updates",
+    "data.batches.max_tokens_per_frame": "max_token_density",
+}
+
+
+def _from_format_1(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a file of format 1 as the current format has it."""
+    config = content["config"]
+    for name, new in RENAMED.items():
+        *sections, old = name.split(".")
+        section = config
+        for part in sections:
+            section = section[part]
+        section[new] = section.pop(old)
+    identity = content["batches"]["identity"]
+    identity["max_token_density"] = identity.pop("max_tokens_per_frame")
+    schedule = {"updates": content["schedule"]["batches"], "epochs": content["schedule"]["epochs"]}
+    training = {name: content[name] for name in ("optimiser", "scaler", "watch", "pending", "sums")}
+    return {
+        **{name: content[name] for name in ("config", "progress", "model", "average", "tokenizer")},
+        "training": training | {"schedule": schedule, "batches": identity},
+    }
 
 
 def step_path(folder: Path, step: int) -> Path:
@@ -29,39 +178,13 @@ def epoch_path(folder: Path, epoch: int) -> Path:
     return folder / f"epoch-{epoch}.pt"
 
 
-def save_checkpoint(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a checkpoint, and read it back before it takes its name."""
-    with replace_when_done(path) as sibling:
-        torch.save({"format": FORMAT, **content}, sibling)
-        load_checkpoint(sibling)
-
-
-def load_checkpoint(path: Path, mmap: bool = False) -> dict[str, Any]:
-    """Read a checkpoint; UserError naming the file if it is none.
-
-    Args:
-      mmap: leave tensors on disk until they are used: quick, for a look at the rest.
-    """
-    if not path.is_file():
-        raise UserError(f"there is no checkpoint {path}")
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError, OSError) as error:
-        raise UserError(
-            f"{path} cannot be read as a checkpoint, it may be cut short; delete it or use another"
-        ) from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise UserError(f"{path} is not a checkpoint of this program; delete it or use another")
-    return content
-
-
-def newest_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+def newest_checkpoint(folder: Path) -> tuple[Path, Checkpoint] | None:
     """The valid checkpoint of a folder with the most updates; files that cannot be read are named and passed over."""
     found = []
     for path in folder.glob("*.pt"):
         if re.fullmatch(r"(checkpoint|epoch)-\d+\.pt", path.name):
             try:
-                found.append((load_checkpoint(path, mmap=True)["progress"]["step"], path.name, path))
+                found.append((load_checkpoint(path, mmap=True).progress.step, path.name, path))
             except UserError as error:
                 logging.warning("%s; trying the one before", error)
     for _, _, path in sorted(found, reverse=True):

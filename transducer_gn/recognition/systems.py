@@ -3,20 +3,19 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from transducer_gn.common.errors import UserError, require
-from transducer_gn.config import Config, RecognitionConfig, SystemConfig, config_from
+from transducer_gn.config import Config, RecognitionConfig, SystemConfig
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.model.chunk import FULL_CONTEXT, Chunk, evaluation_chunk
 from transducer_gn.model.transducer import Transducer, build_model
 from transducer_gn.recognition.averaging import average_between
-from transducer_gn.recognition.checkpoint import epoch_path, load_checkpoint, step_path
+from transducer_gn.recognition.checkpoint import Checkpoint, Progress, epoch_path, load_checkpoint, step_path
 
 
 @dataclass(frozen=True)
@@ -74,44 +73,44 @@ def load_system(folder: Path, choice: SystemConfig = SystemConfig(), device: tor
 
 def load_checkpoint_system(path: Path, average: bool = False, alpha: float | None = None) -> System:
     """Load a checkpoint by its file; `average` takes the running average of the parameters instead of the last ones."""
-    content = load_checkpoint(path)
+    checkpoint = load_checkpoint(path)
     if average:
-        content["model"] = content["model"] | average_between(None, content["average"])
-    return build_system(path.stem, content, path.parent, alpha)
+        checkpoint = replace(checkpoint, model=checkpoint.model | average_between(None, checkpoint.average))
+    return build_system(path.stem, checkpoint, path.parent, alpha)
 
 
 def build_system(
-    name: str, content: Mapping[str, Any], folder: Path, alpha: float | None, device: torch.device | None = None
+    name: str, checkpoint: Checkpoint, folder: Path, alpha: float | None, device: torch.device | None = None
 ) -> System:
     """The system that a checkpoint's content describes; on the GPU if there is one, unless told where."""
-    config = config_from(content["config"])
-    alpha = alpha if alpha is not None else trained_alpha(config, content["progress"], folder)
+    config = checkpoint.config
+    alpha = alpha if alpha is not None else trained_alpha(config, checkpoint.progress, folder)
     model = build_model(config.model)
-    model.load_state_dict(content["model"])
+    model.load_state_dict(checkpoint.model)
     model.eval().requires_grad_(False)
     device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    tokenizer = Tokenizer(bytes(content["tokenizer"].numpy()))
-    return System(name, model.to(device), config, tokenizer, alpha, fingerprint(content["model"], alpha))
+    tokenizer = Tokenizer(checkpoint.tokenizer)
+    return System(name, model.to(device), config, tokenizer, alpha, fingerprint(checkpoint.model, alpha))
 
 
-def read_parameters(folder: Path, choice: SystemConfig) -> tuple[str, dict[str, Any]]:
-    """A name, and the checkpoint with its "model" replaced by the average if one was asked for."""
+def read_parameters(folder: Path, choice: SystemConfig) -> tuple[str, Checkpoint]:
+    """A name, and the checkpoint with its parameters replaced by the average if one was asked for."""
     if not folder.is_dir():
         raise UserError(f"there is no experiment folder {folder}")
     if choice.iter is not None:
         path = step_path(folder, choice.iter)
         return path.stem, load_checkpoint(path)
     epoch = choice.epoch if choice.epoch is not None else best_epoch(folder)
-    content = load_checkpoint(epoch_path(folder, epoch))
+    checkpoint = load_checkpoint(epoch_path(folder, epoch))
     if choice.avg == 0:
-        return f"epoch-{epoch}", content
+        return f"epoch-{epoch}", checkpoint
     require(choice.avg <= epoch, "--avg", f"there are only {epoch} epochs up to epoch {epoch}, not {choice.avg}")
     earlier = None
     # From the very beginning there is nothing to take away, unless the average began anew when alpha had moved.
-    if choice.avg < epoch or content["average"]["start"] > 0:
-        earlier = load_checkpoint(epoch_path(folder, epoch - choice.avg))["average"]
-    content["model"] = content["model"] | average_between(earlier, content["average"])
-    return f"epoch-{epoch}-avg-{choice.avg}", content
+    if choice.avg < epoch or checkpoint.average["start"] > 0:
+        earlier = load_checkpoint(epoch_path(folder, epoch - choice.avg)).average
+    model = checkpoint.model | average_between(earlier, checkpoint.average)
+    return f"epoch-{epoch}-avg-{choice.avg}", replace(checkpoint, model=model)
 
 
 def best_epoch(folder: Path) -> int:
@@ -128,12 +127,12 @@ def best_epoch(folder: Path) -> int:
     return best
 
 
-def trained_alpha(config: Config, progress: Mapping[str, Any], folder: Path) -> float:
+def trained_alpha(config: Config, progress: Progress, folder: Path) -> float:
     """Alpha at a checkpoint; UserError if it was changing within the epoch that the checkpoint lies in."""
-    epochs = progress["epoch"] - progress["branch_epoch"]
+    epochs = progress.epoch - progress.branch_epoch
     alpha = config.normalisation.alpha_at(epochs)
     later = config.normalisation.alpha_at(epochs + 1)
-    if progress["batch"] > 0 and later != alpha:
+    if progress.batch > 0 and later != alpha:
         raise UserError(
             f"alpha was on its way from {alpha:g} to {later:g} at this checkpoint of {folder}; say which one with --alpha"
         )

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.config import Config, config_from
+from transducer_gn.config import Config
 from transducer_gn.evaluation.latency_results import Latency, find_latency, read_latency
 from transducer_gn.evaluation.results import Results, find_results, read_results
-from transducer_gn.recognition.checkpoint import load_checkpoint
+from transducer_gn.recognition.checkpoint import Checkpoint, Progress, load_checkpoint
 from transducer_gn.training.logbook import METRICS
 
 Found = TypeVar("Found")
@@ -113,16 +113,16 @@ def is_run(folder: Path) -> bool:
 def read_run(folder: Path) -> Run:
     """Read all there is of one run."""
     problems: list[str] = []
-    content = newest_settings(folder, problems)
-    config = attempt(lambda: config_from(content["config"]), None, problems) if content else None
-    progress = content["progress"] if content else {}
+    newest = newest_settings(folder, problems)
+    config = newest.config if newest else None
+    progress = newest.progress if newest else Progress()
     rows = read_metrics(folder / METRICS, problems)
     run = Run(
         name=folder.name,
         folder=folder,
         config=config,
-        branch_epoch=progress.get("branch_epoch", 0),
-        step=progress.get("step", 0),
+        branch_epoch=progress.branch_epoch,
+        step=progress.step,
         train=[row for row in rows if row["kind"] == "train"],
         valid=[row for row in rows if row["kind"] == "valid"],
         best=read_best(folder / "best.json", problems),
@@ -146,17 +146,17 @@ def attempt(read: Callable[[], Found], otherwise: Found, problems: list[str]) ->
         return otherwise
 
 
-def newest_settings(folder: Path, problems: list[str]) -> dict[str, Any] | None:
-    """Configuration and progress of the newest checkpoint that can be read, without its parameters."""
+def newest_settings(folder: Path, problems: list[str]) -> Checkpoint | None:
+    """The newest checkpoint that can be read, its parameters left on disk."""
     by_step = []
     for path in sorted(folder.glob("epoch-*.pt")) + sorted(folder.glob("checkpoint-*.pt")):
         content = attempt(lambda path=path: load_checkpoint(path, mmap=True), None, problems)
         if content is not None:
-            by_step.append({"config": content["config"], "progress": content["progress"]})
+            by_step.append(content)
     if not by_step:
         problems.append("no checkpoint yet")
         return None
-    return max(by_step, key=lambda found: found["progress"]["step"])
+    return max(by_step, key=lambda found: found.progress.step)
 
 
 def read_metrics(path: Path, problems: list[str]) -> list[dict[str, Any]]:

@@ -66,25 +66,25 @@ def update(parameter: Tensor, state: dict[str, Any], group: dict[str, Any]) -> N
 
 
 class Eden:
-    """A learning rate that falls with the square root of both batches and epochs, once these are many.
+    """A learning rate that falls with the square root of both updates and epochs, once these are many.
 
-    lr = initial lr * ((b^2 + B^2) / B^2)^-1/4 * ((e^2 + E^2) / E^2)^-1/4 after b batches and e whole epochs, where
-    B is `lr_updates` and E `lr_epochs`. There is no warm-up: the encoder has its own.
+    lr = initial lr * ((u^2 + U^2) / U^2)^-1/4 * ((e^2 + E^2) / E^2)^-1/4 after u updates and e whole epochs, where
+    U is `lr_updates` and E `lr_epochs`. There is no warm-up: the encoder has its own.
     """
 
     def __init__(self, optimiser: Optimizer, lr_updates: float, lr_epochs: float) -> None:
         self.optimiser = optimiser
         self.lr_updates = lr_updates
         self.lr_epochs = lr_epochs
-        self.batches = 0
+        self.updates = 0
         self.epochs = 0
         for group in optimiser.param_groups:
             group.setdefault("initial_lr", group["lr"])
         self._apply()
 
-    def step_batch(self) -> None:
-        """Count one more batch."""
-        self.batches += 1
+    def step_update(self) -> None:
+        """Count one more update."""
+        self.updates += 1
         self._apply()
 
     def step_epoch(self) -> None:
@@ -94,17 +94,17 @@ class Eden:
 
     def factor(self) -> float:
         """The current share of the initial learning rate."""
-        by_batches = 1 + (self.batches / self.lr_updates) ** 2
+        by_updates = 1 + (self.updates / self.lr_updates) ** 2
         by_epochs = 1 + (self.epochs / self.lr_epochs) ** 2
-        return (by_batches * by_epochs) ** -0.25
+        return (by_updates * by_epochs) ** -0.25
 
     def state_dict(self) -> dict[str, int]:
         """What a checkpoint needs."""
-        return {"batches": self.batches, "epochs": self.epochs}
+        return {"updates": self.updates, "epochs": self.epochs}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Continue where `state_dict` was taken."""
-        self.batches = state["batches"]
+        self.updates = state["updates"]
         self.epochs = state["epochs"]
         self._apply()
 

@@ -8,7 +8,7 @@ import json
 import logging
 import signal
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
 from math import isnan
@@ -21,7 +21,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import write_text
-from transducer_gn.config import Config, changed_settings, config_from
+from transducer_gn.config import Config, changed_settings
 from transducer_gn.data.batches import Batches, ResumableBatches
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.shar import ShardedBatches
@@ -29,6 +29,7 @@ from transducer_gn.lattice.recursion import resolve_backend
 from transducer_gn.model.transducer import build_model
 from transducer_gn.recognition import checkpoint
 from transducer_gn.recognition.averaging import RunningAverage
+from transducer_gn.recognition.checkpoint import Checkpoint, Progress, TrainingState
 from transducer_gn.training import schedule, watch
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.distributed import World
@@ -38,28 +39,6 @@ from transducer_gn.training.optimiser import build_optimiser, build_schedule, wa
 from transducer_gn.training.planning import Planner
 from transducer_gn.training.training_pass import Plan, TrainingPass
 from transducer_gn.training.validation import Validator
-
-
-@dataclass
-class Progress:
-    """How far training has come.
-
-    Attributes:
-      step: updates made. epoch: whole epochs done. batch: batches done of the current epoch.
-      branch_epoch: epochs done when this run branched off; its schedule counts from there.
-      best_epoch, best_wer: the epoch of this run with the lowest word error rate on the dev set, from 1; 0 for none.
-        Without a dev set it is the newest epoch.
-      best_alpha: alpha at that epoch. While alpha moves, the newest epoch counts as the best: error rates of different
-        objectives are not compared, and what the run is about is the alpha it arrives at.
-    """
-
-    step: int = 0
-    epoch: int = 0
-    batch: int = 0
-    branch_epoch: int = 0
-    best_epoch: int = 0
-    best_wer: float = float("inf")
-    best_alpha: float = 1.0
 
 
 class Trainer:
@@ -154,7 +133,7 @@ class Trainer:
             self.scaler.unscale_(self.optimiser)
             self.gradient_norm = float(clip_grad_norm_(self.model.parameters(), self.config.training.clip or torch.inf))
             self._step_if_finite(plans, torch.stack(finite_losses).tolist())
-            self.schedule.step_batch()
+            self.schedule.step_update()
         self.progress.step += 1
         self.progress.batch += len(plans)
         self.last_log_sums = objective.log_sums
@@ -269,22 +248,22 @@ class Trainer:
         pending = self.world.gather(self.planner.state_dict())
         sums = self.world.gather({name: float(total) for name, total in self.sums.items()})
         if self.world.is_first:
-            content = {
-                "model": self.model.state_dict(),
-                "average": self.average.state_dict(),
-                "optimiser": self.optimiser.state_dict(),
-                "schedule": self.schedule.state_dict(),
-                "scaler": self.scaler.state_dict(),
-                "progress": asdict(self.progress),
-                # Batches that were taken ahead of their turn are not done.
-                "batches": self.batches.state_dict() | {"epoch": self.progress.epoch, "consumed": self.progress.batch},
-                "pending": pending,
-                "sums": sums,
-                "watch": self.watch.state_dict(),
-                "config": asdict(self.config),
-                "tokenizer": torch.frombuffer(bytearray(self.tokenizer.model), dtype=torch.uint8),
-            }
-            checkpoint.save_checkpoint(path, content)
+            Checkpoint(
+                config=self.config,
+                progress=self.progress,
+                model=self.model.state_dict(),
+                average=self.average.state_dict(),
+                tokenizer=self.tokenizer.model,
+                training=TrainingState(
+                    optimiser=self.optimiser.state_dict(),
+                    schedule=self.schedule.state_dict(),
+                    scaler=self.scaler.state_dict(),
+                    watch=self.watch.state_dict(),
+                    batches=self.batches.state_dict()["identity"],
+                    pending=pending,
+                    sums=sums,
+                ),
+            ).save(path)
         self.world.wait()
 
     def _start_from(self, branch_from: Path | None, allow_changed: bool) -> None:
@@ -292,22 +271,24 @@ class Trainer:
         found = checkpoint.newest_checkpoint(self.folder)
         if found is not None:
             path, content = found
-            changed = changed_settings(config_from(content["config"]), self.config)
+            changed = changed_settings(content.config, self.config)
             if changed and not allow_changed:
                 raise UserError(
                     f"{path} was made with other settings: {'; '.join(changed)}. Give those, or use another --exp-dir, or "
                     "say --allow-changed"
                 )
             self._load(content)
-            rank = min(self.world.rank, len(content["pending"]) - 1)
-            self.planner.load_state_dict(content["pending"][rank])
-            self.sums = {name: torch.full_like(self.sums[name], x) for name, x in content["sums"][rank].items()}
-            self.watch.load_state_dict(content["watch"])
+            rank = min(self.world.rank, len(content.training.pending) - 1)
+            self.planner.load_state_dict(content.training.pending[rank])
+            self.sums = {name: torch.full_like(self.sums[name], x) for name, x in content.training.sums[rank].items()}
+            self.watch.load_state_dict(content.training.watch)
             logging.info("resuming from %s: epoch %d, update %d", path, self.progress.epoch + 1, self.progress.step)
         elif branch_from is not None:
             self._branch(branch_from)
         if self.progress.batch > 0:
-            self.batches.load_state_dict(content["batches"])
+            self.batches.load_state_dict(
+                {"epoch": self.progress.epoch, "consumed": self.progress.batch, "identity": content.training.batches}
+            )
         else:
             self.batches.set_epoch(self.progress.epoch)
         self.first_epoch = self.progress.epoch
@@ -316,26 +297,26 @@ class Trainer:
     def _branch(self, path: Path) -> None:
         """Take over parameters, optimiser, schedules, counters and averages, at the end of an epoch."""
         content = checkpoint.load_checkpoint(path)
-        changed = [x for x in changed_settings(config_from(content["config"]), self.config) if x.startswith("model.")]
+        changed = [x for x in changed_settings(content.config, self.config) if x.startswith("model.")]
         if changed:
             raise UserError(f"--branch-from {path} is a model of other settings: {'; '.join(changed)}")
-        if content["progress"]["batch"] != 0:
+        if content.progress.batch != 0:
             raise UserError(f"--branch-from {path} lies within an epoch; branch from an epoch-N.pt")
         self._load(content)
         self.progress.branch_epoch = self.progress.epoch
         self.progress.best_epoch, self.progress.best_wer = 0, float("inf")
         logging.info("branching from %s after epoch %d, update %d", path, self.progress.epoch, self.progress.step)
 
-    def _load(self, content: dict[str, Any]) -> None:
-        self.model.load_state_dict(content["model"])
-        self.average.load_state_dict(content["average"])
-        self.optimiser.load_state_dict(content["optimiser"])
+    def _load(self, content: Checkpoint) -> None:
+        self.model.load_state_dict(content.model)
+        self.average.load_state_dict(content.average)
+        self.optimiser.load_state_dict(content.training.optimiser)
         # The optimiser's state holds the learning rate of the run that it comes from; a branch may have its own.
         for group in self.optimiser.param_groups:
             group["initial_lr"] = self.config.optimiser.initial_lr
-        self.schedule.load_state_dict(content["schedule"])
-        self.scaler.load_state_dict(content["scaler"])
-        self.progress = Progress(**content["progress"])
+        self.schedule.load_state_dict(content.training.schedule)
+        self.scaler.load_state_dict(content.training.scaler)
+        self.progress = content.progress
 
     def _scan_memory(self) -> None:
         """Try the largest batches, forward and backward, without moving any parameter."""
