@@ -7,6 +7,7 @@ from model_oracles import array, depthwise_convolution, relative_attention, sigm
 from small_models import SMALL_ENCODER, shaken
 
 from transducer_gn.config import EncoderConfig
+from transducer_gn.model import conformer
 from transducer_gn.model.attention import relative_positions
 from transducer_gn.model.chunk import Chunk, visible_frames
 from transducer_gn.model.conformer import ConformerLayer, Convolution, FeedForward
@@ -69,3 +70,24 @@ def test_a_layer_is_its_modules_written_out(causal: bool, chunk: Chunk) -> None:
     y = y + feed_forward(y, layer.second_feedforward)
     y = y / np.sqrt((y**2).mean(axis=1, keepdims=True) + np.exp(layer.norm.log_eps.item()))
     np.testing.assert_allclose(array(output[0]), y, atol=1e-6)
+
+
+def test_both_layouts_of_the_depthwise_convolution_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(2, 12, 6), torch.randn(6, 1, 1, 5), torch.randn(6)
+    handed_over = []
+    convolve = conformer.functional.conv2d
+
+    def noting(picture: torch.Tensor, *arguments: torch.Tensor, **settings: int) -> torch.Tensor:
+        handed_over.append(picture.is_contiguous())
+        return convolve(picture, *arguments, **settings)
+
+    monkeypatch.setattr(conformer.functional, "conv2d", noting)
+    here = conformer.depthwise(x, weight, bias)
+    monkeypatch.setattr(conformer, "channels_last_is_quick", lambda x: False)
+    there = conformer.depthwise(x, weight, bias)
+    assert handed_over == [False, True]
+    torch.testing.assert_close(here, there)
+    # With the kernel's zeros to the left written out, this is a causal convolution of what follows them.
+    oracle = [depthwise_convolution(array(row), array(weight)[:, 0, 0], array(bias), 0)[4:] for row in x]
+    np.testing.assert_allclose(array(there), np.stack(oracle), atol=1e-5)

@@ -70,11 +70,26 @@ class Convolution(nn.Module):
         x = torch.cat([history.to(x.dtype), x], dim=1)
         history = x[:, x.shape[1] - history.shape[1] :]
         x = functional.pad(x, (0, 0, 0, self.future))
-        # As a picture of height 1 with channels last: the layout that x has, and for which torch is fastest.
-        picture = x.transpose(1, 2).unsqueeze(2)
-        x = functional.conv2d(picture, self.depthwise(), self.depthwise_bias(), groups=x.shape[2])
-        x = x.squeeze(2).transpose(1, 2)
+        x = depthwise(x, self.depthwise(), self.depthwise_bias())
         return self.output(double_swish(self.balancer(x, valid))), history
+
+
+def channels_last_is_quick(x: Tensor) -> bool:
+    """Whether depthwise convolutions are quickest with channels last, the layout that frames have.
+
+    So they are on a CPU. CUDA has a kernel of its own for float32, which wants channels first; given channels last,
+    cuDNN falls back to a slow one. (Read in upstream reports, not tried.)
+    """
+    return x.device.type == "cpu"
+
+
+def depthwise(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """From `x` [B, T + K - 1, D], `weight` [D, 1, 1, K] and `bias` [D] to each channel's convolution [B, T, D]."""
+    # A picture of height 1.
+    picture = x.transpose(1, 2).unsqueeze(2)
+    if not channels_last_is_quick(x):
+        picture = picture.contiguous()
+    return functional.conv2d(picture, weight, bias, groups=x.shape[2]).squeeze(2).transpose(1, 2)
 
 
 class ConformerLayer(nn.Module):
