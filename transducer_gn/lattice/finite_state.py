@@ -12,12 +12,37 @@ import math
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 from transducer_gn.common.units import BLANK
+from transducer_gn.lattice.joint import LatticeInputs, joint_logits
 from transducer_gn.lattice.prefix_tree import distinct_sequences
 
 # A log-weight that stands for minus infinity.
 UNREACHABLE = -1e30
+
+# Hidden vectors that exist at a time.
+POINTS = {"cpu": 1 << 13, "cuda": 1 << 17}
+
+
+def state_logits(inputs: LatticeInputs) -> Tensor:
+    """Raw weights of every label in every state at every frame.
+
+    Only these are kept for backward; hidden vectors are computed again, a few frames at a time.
+
+    Args:
+        inputs: with a prefix for each of the V**c states
+
+    Returns:
+        [B, T, V**c, V] raw weights
+    """
+    frames, states = inputs.frames, inputs.prefixes
+    height = max(1, POINTS[frames.device.type] // len(states))
+    parts = [
+        checkpoint(joint_logits, part[:, None], states, inputs.output, use_reentrant=False)
+        for part in frames.flatten(0, 1).split(height)
+    ]
+    return torch.cat(parts).view(*frames.shape[:2], len(states), -1)
 
 
 def log_normaliser(logits: Tensor, frame_lengths: Tensor, max_tokens_per_frame: int) -> Tensor:
