@@ -7,9 +7,7 @@ from torch import Tensor
 HEARD_SHARE = 0.7
 
 
-def with_diagonal_prior(
-    token_weights: Tensor, strength: float, token_lengths: Tensor, frame_lengths: Tensor
-) -> Tensor:
+def with_diagonal_prior(token_weights: Tensor, strength: float, token_lengths: Tensor, frame_lengths: Tensor) -> Tensor:
     """Token weights less the penalties of their frames.
 
     Args:

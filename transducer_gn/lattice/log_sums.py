@@ -59,9 +59,7 @@ class _SquaredLogSums(torch.autograd.Function):
         return *(grad_total * grad for grad in grads), None
 
 
-def _tile_sum(
-    frames: Tensor, prefixes: Tensor, output: OutputLayer, points: Points, sums: _Gradients | None
-) -> Tensor:
+def _tile_sum(frames: Tensor, prefixes: Tensor, output: OutputLayer, points: Points, sums: _Gradients | None) -> Tensor:
     """One tile's part of the sum.
 
     Args:

@@ -1,4 +1,4 @@
-"""Z over an N-best list as the paper computes it: every sequence has a lattice of its own, all V weights at every point.
+"""Z over an N-best list as the paper computes it: a lattice for every sequence, with all V weights at every point.
 
 The reference for `nbest_objective.py`, which gives the same loss for a fraction of the cost, and its opponent in
 benchmarks.

@@ -22,7 +22,11 @@ def exact_objective(
 
 
 def exact_terms(
-    inputs: LatticeInputs, tokens: Tensor, token_lengths: Tensor, interpolation: Interpolation, max_tokens_per_frame: int
+    inputs: LatticeInputs,
+    tokens: Tensor,
+    token_lengths: Tensor,
+    interpolation: Interpolation,
+    max_tokens_per_frame: int,
 ) -> Terms:
     """The terms of the objective; there is no prior on alignments here.
 
