@@ -20,12 +20,15 @@ import random
 import torch
 from measure import in_own_process, median_seconds, peak_bytes, sgemm_rate, write_result
 
+from transducer_gn.config import ObjectiveConfig
+from transducer_gn.lattice.joint import LatticeInputs, OutputLayer
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
 from transducer_gn.training.dense_objective import dense_objective
-from transducer_gn.training.objective import ObjectiveConfig, transducer_objective
+from transducer_gn.training.nbest_objective import nbest_objective
+from transducer_gn.training.schedule import Weights as SchedulePoint
 
 VARIANTS = ("local_dense", "global_dense", "global_exact", "global_sampled")
-ALPHA, REGULARISER_WEIGHT = 0.3, 0.01
+LOCAL, GLOBAL = SchedulePoint(alpha=1.0, regulariser=0.0), SchedulePoint(alpha=0.3, regulariser=0.01)
 SHAPE = {"hidden": 512, "vocabulary": 500, "frames": 250, "tokens": 50, "competitors": 10}
 SWEEPS = {"competitors": [2, 5, 10, 20, 50], "frames": [125, 250, 500], "tokens": [25, 50, 100]}
 
@@ -68,20 +71,19 @@ class Inputs:
         self.bias = leaf(options.vocabulary)
 
     def loss(self, variant: str, regulariser_points: int) -> torch.Tensor:
-        joiner = (self.weight, self.bias)
         if variant in ("local_dense", "global_dense"):
             local = variant == "local_dense"
             sequences = slice(0, 1) if local else slice(None)
             tokens, lengths = self.tokens[:, sequences], self.lengths[:, sequences]
             tokens = tokens[:, :, : int(lengths.max())]
-            prefixes = self.prefixes[self.tree.nodes[:, sequences, : tokens.shape[2] + 1]]
-            weights = dict(alpha=1.0) if local else dict(alpha=ALPHA, regulariser_weight=REGULARISER_WEIGHT)
-            return dense_objective(self.frames, self.frame_lengths, prefixes, tokens, lengths, *joiner, **weights)
+            prefixes = self.prefixes[self.tree.nodes[:, sequences, : tokens.shape[2] + 1]].flatten(0, 2)
+            return dense_objective(self.lattice_inputs(prefixes), tokens, lengths, LOCAL if local else GLOBAL).loss
         settings = ObjectiveConfig("all" if variant == "global_exact" else regulariser_points)
         tree = build_prefix_tree(self.tokens, self.lengths)  # part of every training step
-        weights = dict(alpha=ALPHA, regulariser_weight=REGULARISER_WEIGHT)
-        arguments = (self.frames, self.frame_lengths, self.prefixes, tree, *joiner)
-        return transducer_objective(*arguments, **weights, settings=settings).loss
+        return nbest_objective(self.lattice_inputs(self.prefixes), tree, GLOBAL, settings).loss
+
+    def lattice_inputs(self, prefixes: torch.Tensor) -> LatticeInputs:
+        return LatticeInputs(self.frames, self.frame_lengths, prefixes, OutputLayer(self.weight, self.bias))
 
     def step(self, variant: str, regulariser_points: int) -> float:
         for leaf in (self.frames, self.prefixes, self.weight, self.bias):
@@ -131,7 +133,16 @@ def measure_variant(options: argparse.Namespace) -> dict:
 
 
 def run_variant(variant: str, options: argparse.Namespace, late: bool = False, **shape: int) -> dict:
-    arguments = ["--variant", variant, "--threads", options.threads, "--repeats", options.repeats, "--seed", options.seed]
+    arguments = [
+        "--variant",
+        variant,
+        "--threads",
+        options.threads,
+        "--repeats",
+        options.repeats,
+        "--seed",
+        options.seed,
+    ]
     arguments += ["--regulariser-points", options.regulariser_points]
     for name, value in (SHAPE | shape).items():
         arguments += [f"--{name}", value]
@@ -158,7 +169,9 @@ def main() -> None:
     measured = {}
     for variant in VARIANTS:
         measured[variant] = run_variant(variant, options)
-        print(f"{variant:16} measured; matrix products are {measured[variant]['gemm_share']:.0%} of its time", flush=True)
+        print(
+            f"{variant:16} measured; matrix products are {measured[variant]['gemm_share']:.0%} of its time", flush=True
+        )
     measured["global_sampled_late"] = run_variant("global_sampled", options, late=True)
     ratios = compare(measured)
     print("\nover local_dense unless said otherwise:")
@@ -193,14 +206,18 @@ def sweep(options: argparse.Namespace) -> dict:
     for name, values in SWEEPS.items():
         result[name] = []
         for value in values:
-            local, ours = (run_variant(variant, options, **{name: value}) for variant in ("local_dense", "global_sampled"))
+            local, ours = (
+                run_variant(variant, options, **{name: value}) for variant in ("local_dense", "global_sampled")
+            )
             row = {
                 name: value,
                 "sampled_time": ours["seconds"] / local["seconds"],
                 "sampled_memory": ours["peak_bytes"] / local["peak_bytes"],
                 "distinct_prefixes": ours["distinct_prefixes"],
             }
-            print("  " + "  ".join(f"{key} {x:.2f}" if isinstance(x, float) else f"{key} {x}" for key, x in row.items()))
+            print(
+                "  " + "  ".join(f"{key} {x:.2f}" if isinstance(x, float) else f"{key} {x}" for key, x in row.items())
+            )
             result[name].append(row)
     return result
 

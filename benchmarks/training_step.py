@@ -92,7 +92,7 @@ class Step:
         return self.training_pass(Plan(self.batch, CHUNK, None, seed=0), weights, 1.0, self.clock).loss
 
     def _paper_way(self) -> torch.Tensor:
-        batch, joiner = self.batch, self.model.joiner
+        batch = self.batch
         self.training_pass.eval()
         with torch.no_grad(), self.clock.part("search"):
             encoder_out, frame_lengths = self.training_pass.encode(batch, CHUNK)
@@ -102,18 +102,9 @@ class Step:
             encoder_out, frame_lengths = self.training_pass.encode(batch, CHUNK)
         with self.clock.part("objective"):
             tokens, lengths = competitors.with_references(batch.tokens, batch.token_lengths)
-            outputs = self.model.predictor.unroll(tokens.flatten(0, 1)).unflatten(0, tokens.shape[:2])
-            return dense_objective(
-                joiner.project_encoder(encoder_out),
-                frame_lengths,
-                joiner.project_predictor(outputs),
-                tokens,
-                lengths,
-                joiner.output_weight,
-                joiner.output_bias,
-                alpha=GLOBAL.alpha,
-                regulariser_weight=GLOBAL.regulariser,
-            )
+            outputs = self.model.predictor.unroll(tokens.flatten(0, 1)).flatten(0, 1)
+            inputs = self.model.joiner.lattice_inputs(encoder_out, frame_lengths, outputs)
+            return dense_objective(inputs, tokens, lengths, GLOBAL).loss
 
 
 def planted_model(config: Config, batch: Batch) -> Transducer:

@@ -20,6 +20,7 @@ from transducer_gn.recognition.systems import System
 from transducer_gn.reporting.figures import coverage_figure
 from transducer_gn.training.distributed import World
 from transducer_gn.training.exact_objective import exact_objective
+from transducer_gn.training.schedule import Weights as SchedulePoint
 from transducer_gn.training.trainer import Trainer
 
 # Two frames with at most one of three labels each have 1 + 3 + 9 sequences.
@@ -64,20 +65,11 @@ def test_a_list_of_all_sequences_is_exact(system, batch):
 
 def test_the_exact_loss_is_the_one_of_training(system, batch):
     losses, _ = batch_losses(system, batch, [1], max_tokens_per_frame=2)
-    model, joiner = system.model, system.model.joiner
+    model = system.model
     chunk = evaluation_chunk(system.config.model.streaming)
     encoder_out, lengths = model.encoder(batch.features, batch.feature_lengths, chunk)
-    expected = exact_objective(
-        joiner.project_encoder(encoder_out),
-        lengths,
-        joiner.project_predictor(model.predictor.all_states()),
-        batch.tokens,
-        batch.token_lengths,
-        joiner.output_weight,
-        joiner.output_bias,
-        alpha=system.alpha,
-        max_tokens_per_frame=2,
-    )
+    inputs = model.joiner.lattice_inputs(encoder_out, lengths, model.predictor.all_states())
+    expected = exact_objective(inputs, batch.tokens, batch.token_lengths, SchedulePoint(system.alpha, 0.0), 2)
     torch.testing.assert_close(losses[None], expected.loss, rtol=1e-9, atol=1e-9)
 
 

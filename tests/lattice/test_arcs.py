@@ -1,4 +1,4 @@
-"""Invariant: every arc of every sequence is found in the row of its prefix and token, and no pair is evaluated twice."""
+"""Invariant: every arc of every sequence is in the row of its prefix and token, and no pair is evaluated twice."""
 
 import pytest
 import torch

@@ -6,8 +6,8 @@ tells them apart. Each word must be emitted at its own frame, so that waiting do
 each frame, the audio so far.
 
 The bound: at the first frame both utterances have the same input and history, so a locally normalised model gives
-"mail" and "nail" probabilities p and q with p + q <= 1 in both. The mean loss is at least (-log p - log q) / 2, which is
-least at p = q = 1/2: log 2. Nothing that comes later can have negative loss.
+"mail" and "nail" probabilities p and q with p + q <= 1 in both. The mean loss is at least (-log p - log q) / 2, which
+is least at p = q = 1/2: log 2. Nothing that comes later can have negative loss.
 """
 
 import math
@@ -76,4 +76,6 @@ def test_local_stays_above_the_bound_and_global_does_not(seed):
 def test_local_normalisation_is_a_special_case_of_the_same_loss():
     table = torch.randn(3, 5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     normalised = (table[AUDIO] + one_word_per_frame()).log_softmax(-1)
-    torch.testing.assert_close(log_normaliser(normalised, FRAME_LENGTHS, 1), torch.zeros(2).double(), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        log_normaliser(normalised, FRAME_LENGTHS, 1), torch.zeros(2).double(), rtol=0, atol=1e-12
+    )

@@ -110,7 +110,7 @@ def test_share_of_an_nbest_list_equals_enumeration(seed):
 
 
 def test_gradients_of_sequences_longer_than_a_frame_can_emit():
-    # With one token per frame, most points of the lattice cannot be reached; the last sequence cannot be emitted at all.
+    # With one token per frame, most lattice points cannot be reached; the last sequence cannot be emitted at all.
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randn(2, 3, 4, 4, generator=generator, dtype=torch.float64, requires_grad=True)
     blanks = torch.randn(2, 3, 5, 4, generator=generator, dtype=torch.float64, requires_grad=True)
@@ -177,7 +177,9 @@ def test_bad_input_is_named(change, message):
         log_normaliser(**(arguments | change))
 
 
-@pytest.mark.parametrize(("tokens", "length", "message"), [([1, 0], 2, "blank"), ([1, 3], 2, "outside 1 to 2"), ([1, 1], 3, "lengths")])
+@pytest.mark.parametrize(
+    ("tokens", "length", "message"), [([1, 0], 2, "blank"), ([1, 3], 2, "outside 1 to 2"), ([1, 1], 3, "lengths")]
+)
 def test_bad_sequences_are_named(tokens, length, message):
     with pytest.raises(ValueError, match=message):
         prefix_states(torch.tensor([[tokens]]), torch.tensor([[length]]), 1, 3)

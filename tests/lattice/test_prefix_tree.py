@@ -31,7 +31,9 @@ def test_equals_a_set_of_prefixes(seed):
     tree = build_prefix_tree(tokens, lengths)
     expected_nodes = []
     for b in range(len(tokens)):
-        sequences = [tuple(t[:n].tolist()) if n >= 0 else None for t, n in zip(tokens[b], lengths[b].tolist(), strict=True)]
+        sequences = [
+            tuple(t[:n].tolist()) if n >= 0 else None for t, n in zip(tokens[b], lengths[b].tolist(), strict=True)
+        ]
         present = [s for s in sequences if s is not None]
         expected_nodes += [(b, prefix) for prefix in {s[:u] for s in present for u in range(len(s) + 1)}]
         for s, sequence in enumerate(sequences):
@@ -82,7 +84,10 @@ def test_an_utterance_does_not_depend_on_its_neighbours():
 def test_empty_references_and_empty_batch():
     tree = build_prefix_tree(torch.zeros(2, 1, 0, dtype=torch.int64), torch.zeros(2, 1, dtype=torch.int64))
     assert tree.parents.tolist() == [-1, -1] and tree.utterances.tolist() == [0, 1]
-    assert len(build_prefix_tree(torch.zeros(0, 2, 3, dtype=torch.int64), torch.zeros(0, 2, dtype=torch.int64)).parents) == 0
+    assert (
+        len(build_prefix_tree(torch.zeros(0, 2, 3, dtype=torch.int64), torch.zeros(0, 2, dtype=torch.int64)).parents)
+        == 0
+    )
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,9 @@ def oracle_scores_and_gradients(token_weights, blank_weights, token_lengths, fra
         scores.append(oracles.sequence_score(*arguments))
         token_arcs, blank_arcs = oracles.occupations(*arguments)
         token_grads[h, :tokens, :frames] = torch.tensor(token_arcs, dtype=torch.float64).reshape(tokens, frames)
-        blank_grads[h, : tokens + 1, :frames] = torch.tensor(blank_arcs, dtype=torch.float64).reshape(tokens + 1, frames)
+        blank_grads[h, : tokens + 1, :frames] = torch.tensor(blank_arcs, dtype=torch.float64).reshape(
+            tokens + 1, frames
+        )
     return torch.tensor(scores, dtype=token_weights.dtype), token_grads, blank_grads
 
 
@@ -91,7 +93,9 @@ def test_long_float32_scores_keep_small_differences():
     lengths = (torch.tensor([40]), torch.tensor([300]))
     _, token_grads, blank_grads = scores_and_gradients(token_weights, blank_weights, *lengths)
     _, exact_token, exact_blank = scores_and_gradients(token_weights.double(), blank_weights.double(), *lengths)
-    torch.testing.assert_close((token_grads.double(), blank_grads.double()), (exact_token, exact_blank), rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(
+        (token_grads.double(), blank_grads.double()), (exact_token, exact_blank), rtol=1e-6, atol=1e-7
+    )
     # Every alignment leaves each frame once.
     torch.testing.assert_close(blank_grads.sum(1), torch.ones(1, 300), rtol=1e-5, atol=0)
 
@@ -174,7 +178,9 @@ def as_ours(case, row):
     topology a token also moves on by one frame; with time counted from the token (t - s) that is ours again.
     """
     weights = {
-        name: torch.tensor([float(x) for x in flatten(case[name])], dtype=torch.float64).reshape(case[f"{name}_shape"])[row]
+        name: torch.tensor([float(x) for x in flatten(case[name])], dtype=torch.float64).reshape(case[f"{name}_shape"])[
+            row
+        ]
         for name in ("px", "py")
     }
     tokens, columns = case["px_shape"][1:]
@@ -193,7 +199,15 @@ def as_ours(case, row):
                 blank_weights[0, s, t] = weights["py"][first_token + s, first_frame + t + shift * s]
     # Only the complete sequence may take the added last blank.
     blank_weights[0, :-1, -1:] = -math.inf
-    return token_weights, blank_weights, torch.tensor([tokens]), torch.tensor([max(length, 0)]), shift, first_token, first_frame
+    return (
+        token_weights,
+        blank_weights,
+        torch.tensor([tokens]),
+        torch.tensor([max(length, 0)]),
+        shift,
+        first_token,
+        first_frame,
+    )
 
 
 def flatten(values):

@@ -1,16 +1,22 @@
 """Invariant: weights computed in tiles equal the textbook joiner at every lattice point, and so do their gradients;
 nothing the size of points x J or points x V survives the forward pass."""
 
+import itertools
+
 import pytest
 import torch
 
-from transducer_gn.lattice import tiles, weights
-from transducer_gn.lattice.log_sums import Points, squared_log_sums
+from transducer_gn.lattice import tiles
+from transducer_gn.lattice.arcs import Rows
+from transducer_gn.lattice.joint import LatticeInputs, OutputLayer
+from transducer_gn.lattice.log_sums import squared_log_sums
+from transducer_gn.lattice.points import Points
 from transducer_gn.lattice.weights import full_weights, pair_weights
 
 FRAME_LENGTHS = [7, 0, 5]
 ROW_COUNTS = [4, 2, 3]
 WIDTH, VOCABULARY = 6, 5
+NEGLIGIBLE = 1e-5
 
 
 def random_joiner(seed, dtype=torch.float64):
@@ -34,7 +40,12 @@ def textbook(frames, prefixes, tokens, weight, bias):
 
 
 def tiled(function, frames, prefixes, tokens, weight, bias, negligible=0.0):
-    return function(frames, FRAME_LENGTHS, prefixes, ROW_COUNTS, tokens, weight, bias, negligible)
+    """Rows go through the prefixes in another order than they are stored in."""
+    nodes = torch.tensor([3, 1, 0, 2, 5, 4, 8, 6, 7])
+    utterances = torch.repeat_interleave(torch.arange(3), torch.tensor(ROW_COUNTS))
+    stored = torch.zeros_like(prefixes).index_copy(0, nodes, prefixes)
+    inputs = LatticeInputs(frames, torch.tensor(FRAME_LENGTHS), stored, OutputLayer(weight, bias))
+    return function(inputs, Rows(nodes, tokens, utterances, ROW_COUNTS), negligible)
 
 
 def gradients(outputs, leaves, seed):
@@ -44,13 +55,19 @@ def gradients(outputs, leaves, seed):
     return torch.autograd.grad(total, leaves)
 
 
-@pytest.fixture(params=[2, 12, 1000])
+@pytest.fixture(params=[2, 12, 33, 1000])
 def tile_points(request, monkeypatch):
     monkeypatch.setitem(tiles.PAIR_POINTS, "cpu", request.param)
     monkeypatch.setitem(tiles.FULL_POINTS, "cpu", request.param)
 
 
-@pytest.mark.usefixtures("tile_points")
+@pytest.fixture(params=[False, True], ids=["by utterance", "across utterances"])
+def across(request, monkeypatch):
+    """Tiles as on a CPU, and as on a GPU."""
+    monkeypatch.setitem(tiles.ACROSS_UTTERANCES, "cpu", request.param)
+
+
+@pytest.mark.usefixtures("tile_points", "across")
 @pytest.mark.parametrize(("function", "outputs"), [(pair_weights, 2), (full_weights, 3)])
 @pytest.mark.parametrize("seed", range(5))
 def test_tiles_equal_the_textbook(function, outputs, seed):
@@ -61,9 +78,7 @@ def test_tiles_equal_the_textbook(function, outputs, seed):
     for ours, theirs in zip(computed, expected, strict=True):
         torch.testing.assert_close(ours[valid], theirs[valid], rtol=1e-10, atol=1e-10)
     masked = [torch.where(valid, x, 0) for x in computed]
-    torch.testing.assert_close(
-        gradients(masked, leaves, seed), gradients(expected, leaves, seed), rtol=1e-9, atol=1e-9
-    )
+    torch.testing.assert_close(gradients(masked, leaves, seed), gradients(expected, leaves, seed), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("function", [pair_weights, full_weights])
@@ -76,6 +91,7 @@ def test_float32(function):
         torch.testing.assert_close(ours[valid].double(), theirs[valid], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.usefixtures("across")
 @pytest.mark.parametrize("function", [pair_weights, full_weights])
 def test_gradcheck(function):
     frames, prefixes, tokens, weight, bias = random_joiner(3)
@@ -87,6 +103,7 @@ def test_gradcheck(function):
     assert torch.autograd.gradcheck(valid_outputs, (frames, prefixes, weight, bias))
 
 
+@pytest.mark.usefixtures("across")
 @pytest.mark.parametrize("function", [pair_weights, full_weights])
 def test_negligible_gradients_are_left_out_within_the_bound(function):
     frames, prefixes, tokens, weight, bias = random_joiner(1)
@@ -103,29 +120,73 @@ def test_negligible_gradients_are_left_out_within_the_bound(function):
         assert (ours - theirs).abs().max() <= 1e-3 * len(outputs) * 2 * weight.abs().max()
 
 
+@pytest.mark.usefixtures("across")
 @pytest.mark.parametrize("function", [pair_weights, full_weights])
 def test_zero_gradients_give_zero(function):
     joiner = random_joiner(2)
-    outputs = tiled(function, *joiner, negligible=weights.NEGLIGIBLE)
+    outputs = tiled(function, *joiner, negligible=NEGLIGIBLE)
     for grad in torch.autograd.grad(outputs, joiner[:2], [torch.zeros_like(x) for x in outputs]):
         assert grad.abs().max() == 0
 
 
+@pytest.mark.usefixtures("across")
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
 @pytest.mark.parametrize("function", [pair_weights, full_weights])
-def test_gradients_that_are_no_numbers_are_passed_on(function):
+def test_a_gradient_that_is_no_finite_number_is_passed_on_beside_all_others(function, value):
     joiner = random_joiner(2)
-    outputs = tiled(function, *joiner, negligible=weights.NEGLIGIBLE)
-    for grad in torch.autograd.grad(outputs, joiner[:2], [torch.full_like(x, torch.nan) for x in outputs]):
-        assert grad.isnan().any()
+    outputs = tiled(function, *joiner, negligible=NEGLIGIBLE)
+    upstream = [torch.zeros_like(x) for x in outputs]
+    upstream[0][0, 3] = value
+    upstream[0][8, 4] = 1.0
+    frame_grads, prefix_grads = torch.autograd.grad(outputs, joiner[:2], upstream)
+    assert not frame_grads[0, 3].isfinite().any() and not prefix_grads[0].isfinite().any()
+    assert frame_grads[2, 4].isfinite().all() and frame_grads[2, 4].any() and prefix_grads[8].any()
 
 
+@pytest.mark.usefixtures("tile_points", "across")
+@pytest.mark.parametrize("function", [pair_weights, full_weights])
+def test_padding_is_never_read(function):
+    frames, *rest = random_joiner(1)
+    padded = frames.detach().clone()
+    padded[0, 7:], padded[1], padded[2, 5:] = torch.nan, torch.nan, torch.nan
+    outputs = [tiled(function, x, *rest) for x in (frames, padded.requires_grad_())]
+    valid = textbook(frames, *rest)[0] != 0
+    for plain, beside_nothing in zip(*outputs, strict=True):
+        assert torch.equal(plain[valid], beside_nothing[valid]) and beside_nothing.isfinite().all()
+    first, second = (gradients([torch.where(valid, x, 0) for x in out], (leaf, rest[0]), 1)
+                     for out, leaf in zip(outputs, (frames, padded), strict=True))  # fmt: skip
+    torch.testing.assert_close(first, second, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("points", [1, 7, 12, 20, 35, 64, 1000])
+def test_tiles_cover_every_row_once_within_their_size(points):
+    counts, frame_counts = [4, 2, 3, 5, 0, 1], [7, 0, 5, 9, 3, 2]
+    utterances = torch.repeat_interleave(torch.arange(6), torch.tensor(counts))
+    rows = Rows(torch.arange(15), torch.zeros(15, dtype=torch.int64), utterances, counts)
+    for across in (False, True):
+        found = tiles.make_tiles(rows, frame_counts, points, across)
+        covered = [row for tile in found for row in range(tile.rows.start, tile.rows.stop)]
+        with_frames = [row for row, b in enumerate(utterances.tolist()) if frame_counts[b]]
+        assert len(set(covered)) == len(covered) and set(with_frames) <= set(covered)
+        for tile in found:
+            longest = max(frame_counts[b] for b in utterances[tile.rows].tolist())
+            assert tile.frames == slice(0, longest)
+            assert tile.shape[0] == 1 or tile.shape[0] * tile.shape[1] <= points
+    # Across utterances no tile could have taken the next one's first row.
+    for tile, after in itertools.pairwise(found):
+        longest = max(tile.frames.stop, frame_counts[utterances[after.rows.start]])
+        assert (tile.shape[0] + 1) * longest > points
+
+
+@pytest.mark.usefixtures("across")
 @pytest.mark.parametrize("function", [pair_weights, full_weights])
 def test_no_large_tensor_survives_the_forward_pass(function):
     frames, prefixes, tokens, weight, bias = random_joiner(0, torch.float32)
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(tuple(x.shape)) or x, lambda x: x):
         tiled(function, frames, prefixes, tokens, weight, bias)
-    assert kept and all(len(shape) < 3 or shape == frames.shape for shape in kept), kept
+    # As large as the frames, or their mask, is not large.
+    assert kept and all(len(shape) < 3 or shape[:2] == frames.shape[:2] for shape in kept), kept
 
 
 def test_autocast_leaves_full_precision():
@@ -151,7 +212,8 @@ def test_squared_log_sums_equal_the_textbook(seed, monkeypatch):
     )
     hidden = torch.tanh(frames.flatten(0, 1)[points.frames] + prefixes[points.prefixes])
     expected = (points.factors * (hidden @ weight.t() + bias).logsumexp(1).square()).sum()
-    computed = squared_log_sums(*leaves, points)
+    inputs = LatticeInputs(frames, torch.tensor(FRAME_LENGTHS), prefixes, OutputLayer(weight, bias))
+    computed = squared_log_sums(inputs, points)
     torch.testing.assert_close(computed, expected, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(
         torch.autograd.grad(3 * computed, leaves), torch.autograd.grad(3 * expected, leaves), rtol=1e-9, atol=1e-9
@@ -161,7 +223,8 @@ def test_squared_log_sums_equal_the_textbook(seed, monkeypatch):
 def test_squared_log_sums_of_no_points_is_zero():
     frames, prefixes, _, weight, bias = random_joiner(0)
     nothing = torch.zeros(0, dtype=torch.int64)
-    total = squared_log_sums(frames, prefixes, weight, bias, Points(nothing, nothing, torch.zeros(0).double()))
+    inputs = LatticeInputs(frames, torch.tensor(FRAME_LENGTHS), prefixes, OutputLayer(weight, bias))
+    total = squared_log_sums(inputs, Points(nothing, nothing, torch.zeros(0).double()))
     assert total == 0 and torch.autograd.grad(total, weight)[0].abs().sum() == 0
 
 
@@ -170,11 +233,13 @@ def test_squared_log_sums_of_no_points_is_zero():
     [
         ([7, 0], ROW_COUNTS, "frame_lengths"),
         ([8, 0, 5], ROW_COUNTS, "frame_lengths"),
-        (FRAME_LENGTHS, [4, 2, 4], "row_counts"),
-        (FRAME_LENGTHS, [4, 5], "row_counts"),
+        ([7, -1, 5], ROW_COUNTS, "frame_lengths"),
+        (FRAME_LENGTHS, [4, 2, 4], "must be 9 in all"),
+        (FRAME_LENGTHS, [4, 5], "of 3 utterances"),
     ],
 )
 def test_bad_input_is_named(frame_lengths, row_counts, message):
     frames, prefixes, tokens, weight, bias = random_joiner(0)
+    rows = Rows(torch.arange(9), tokens, torch.zeros(9, dtype=torch.int64), row_counts)
     with pytest.raises(ValueError, match=message):
-        pair_weights(frames, frame_lengths, prefixes, row_counts, tokens, weight, bias)
+        pair_weights(LatticeInputs(frames, torch.tensor(frame_lengths), prefixes, OutputLayer(weight, bias)), rows)

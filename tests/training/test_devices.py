@@ -9,6 +9,7 @@ from toy_data import toy_settings
 
 from transducer_gn import search
 from transducer_gn.config import config_parser, read_config
+from transducer_gn.lattice import tiles
 from transducer_gn.model.chunk import Chunk
 from transducer_gn.search import packing
 from transducer_gn.training.clock import Clock
@@ -22,7 +23,9 @@ FINITE_STATE = {"model.predictor.kind": "finite-state", "model.predictor.context
 
 @pytest.fixture(autouse=True)
 def as_on_a_gpu(monkeypatch):
-    """The search looks at sizes to save work where looking is free, on a CPU; here it must do without."""
+    """The search looks at sizes to save work where looking is free, on a CPU; here it must do without. Tiles hold rows
+    of several utterances, as on a GPU."""
+    monkeypatch.setitem(tiles.ACROSS_UTTERANCES, "cpu", True)
     for module in [packing, *vars(search).values()]:
         if hasattr(module, "may_look"):
             monkeypatch.setattr(module, "may_look", lambda tensor: False)
@@ -36,11 +39,16 @@ def whole_step(toy, folder, frames=None, **changes):
     trainer = Trainer(config, folder, World())
     batch = next(iter(trainer.batches))
     if frames is not None:
-        batch = replace(batch, features=batch.features[:, :frames], feature_lengths=batch.feature_lengths.clamp(max=frames))
+        batch = replace(
+            batch, features=batch.features[:, :frames], feature_lengths=batch.feature_lengths.clamp(max=frames)
+        )
     with SecondDevice() as device:
         for tensor in [*trainer.model.parameters(), *trainer.model.buffers()]:
             device.move(tensor)
-        moved = {name: device.move(getattr(batch, name)) for name in ("features", "feature_lengths", "tokens", "token_lengths")}
+        moved = {
+            name: device.move(getattr(batch, name))
+            for name in ("features", "feature_lengths", "tokens", "token_lengths")
+        }
         plan = Plan(replace(batch, **moved), Chunk(2, 4), None, seed=0)
         objective = trainer.training_pass.train()(plan, Weights(0.3, 0.05, 10.0), 1.0, Clock(torch.device("cpu")))
         assert device.has(objective.loss)
@@ -51,7 +59,9 @@ def whole_step(toy, folder, frames=None, **changes):
         return device.waits, [parameter.grad for parameter in trainer.model.parameters()]
 
 
-@pytest.mark.parametrize("changes", [{}, FINITE_STATE, FINITE_STATE | {"normalisation.exact": "true"}], ids=["lstm", "finite", "exact"])
+@pytest.mark.parametrize(
+    "changes", [{}, FINITE_STATE, FINITE_STATE | {"normalisation.exact": "true"}], ids=["lstm", "finite", "exact"]
+)
 def test_a_whole_update_stays_on_one_device(changes, toy, tmp_path):
     _, gradients = whole_step(toy, tmp_path, **changes)
     assert all(gradient.isfinite().all() for gradient in gradients) and any(gradient.any() for gradient in gradients)
@@ -65,7 +75,9 @@ def test_the_host_does_not_wait_more_for_more_frames(toy, tmp_path):
 def test_the_stand_in_notices_a_tensor_on_the_wrong_device():
     with SecondDevice() as device:
         there = device.move(torch.ones(3))
-        assert device.has(there * 2) and device.has(torch.zeros(2, device=there.device)) and not device.has(torch.zeros(2))
+        assert (
+            device.has(there * 2) and device.has(torch.zeros(2, device=there.device)) and not device.has(torch.zeros(2))
+        )
         with pytest.raises(AssertionError, match="add mixes"):
             torch.add(there, torch.ones(3))
         with pytest.raises(AssertionError, match="mixes"):

@@ -4,10 +4,12 @@ import oracles
 import pytest
 import torch
 
+from transducer_gn.lattice import finite_state
+from transducer_gn.lattice.joint import LatticeInputs, OutputLayer
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
-from transducer_gn.training import exact_objective as module
-from transducer_gn.training.exact_objective import exact_objective, state_logits
-from transducer_gn.training.objective import transducer_objective
+from transducer_gn.training.exact_objective import exact_objective
+from transducer_gn.training.nbest_objective import nbest_objective
+from transducer_gn.training.schedule import Weights as SchedulePoint
 
 WIDTH, VOCABULARY, CONTEXT, LIMIT = 4, 3, 1, 2
 
@@ -25,6 +27,11 @@ def random_case(seed, utterances=2, frames=3):
         normal(utterances, frames, WIDTH), frame_lengths, normal(VOCABULARY**CONTEXT, WIDTH), tokens, lengths,
         normal(VOCABULARY, WIDTH), normal(VOCABULARY),
     )  # fmt: skip
+
+
+def objective(frames, frame_lengths, states, tokens, lengths, weight, bias, *, point, limit=LIMIT):
+    inputs = LatticeInputs(frames, frame_lengths, states, OutputLayer(weight, bias))
+    return exact_objective(inputs, tokens, lengths, point, limit)
 
 
 def literal(case, alpha, regulariser_weight):
@@ -51,19 +58,26 @@ def literal(case, alpha, regulariser_weight):
 @pytest.mark.parametrize("alpha", [1.0, 0.3, 0.0])
 @pytest.mark.parametrize("seed", range(6))
 def test_equals_the_formula_written_out(seed, alpha, monkeypatch):
-    monkeypatch.setitem(module.POINTS, "cpu", 4)
+    monkeypatch.setitem(finite_state.POINTS, "cpu", 4)
     case = random_case(seed)
-    options = dict(alpha=alpha, regulariser_weight=0.1)
-    result = exact_objective(*case, max_tokens_per_frame=LIMIT, **options)
-    assert result.loss.item() == pytest.approx(literal(case, **options), rel=1e-9)
+    result = objective(*case, point=SchedulePoint(alpha, 0.1))
+    assert result.loss.item() == pytest.approx(literal(case, alpha, 0.1), rel=1e-9)
+
+
+def test_metrics_at_alpha_1_are_without_a_normaliser(monkeypatch):
+    case = random_case(2)
+    values = objective(*case, point=SchedulePoint(0.999, 0.0)).metrics()
+    monkeypatch.delattr("transducer_gn.training.exact_objective.log_normaliser")  # nobody may ask for Z
+    local = objective(*case, point=SchedulePoint(1.0, 0.0)).metrics()
+    assert values.keys() - local.keys() == {"log_normaliser", "reference_share"}
+    assert local["numerator"] == pytest.approx(values["numerator"], rel=0.01)
 
 
 def test_gradcheck():
     case = random_case(1)
 
     def loss(frames, states, weight, bias):
-        arguments = (frames, case[1], states, *case[3:5], weight, bias)
-        return exact_objective(*arguments, alpha=0.3, regulariser_weight=0.1, max_tokens_per_frame=LIMIT).loss
+        return objective(frames, case[1], states, *case[3:5], weight, bias, point=SchedulePoint(0.3, 0.1)).loss
 
     assert torch.autograd.gradcheck(loss, (case[0], case[2], case[5], case[6]))
 
@@ -71,19 +85,19 @@ def test_gradcheck():
 def test_an_nbest_list_underestimates_the_loss():
     # The paper's caveat: a list covers only a part of Z, so that its loss is too low. Here it can be seen.
     frames, frame_lengths, states, tokens, lengths, weight, bias = random_case(3, utterances=1)
-    exact = exact_objective(
-        frames, frame_lengths, states, tokens, lengths, weight, bias, alpha=0.0, max_tokens_per_frame=6
-    )
+    point = SchedulePoint(0.0, 0.0)
+    exact = objective(frames, frame_lengths, states, tokens, lengths, weight, bias, point=point, limit=6)
     listed = torch.cat([tokens[:, None], torch.tensor([[[1, 1], [2, 1]]])], dim=1)
     tree = build_prefix_tree(listed, torch.cat([lengths[:, None], torch.tensor([[2, 1]])], dim=1))
     prefixes = states[tree.tokens]  # with a context of one, a prefix's state is its last token
-    nbest = transducer_objective(frames, frame_lengths, prefixes, tree, weight, bias, alpha=0.0)
+    nbest = nbest_objective(LatticeInputs(frames, frame_lengths, prefixes, OutputLayer(weight, bias)), tree, point)
     assert nbest.loss.item() < exact.loss.item()
 
 
 def test_hidden_vectors_are_computed_again_in_backward():
-    frames, _, states, _, _, weight, bias = random_case(0)
+    frames, frame_lengths, states, _, _, weight, bias = random_case(0)
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.shape) or x, lambda x: x):
-        state_logits(frames, states, weight, bias)
-    assert all(shape[-1:] != (WIDTH,) or len(shape) < 3 or shape == frames.shape for shape in kept), kept
+        finite_state.state_logits(LatticeInputs(frames, frame_lengths, states, OutputLayer(weight, bias)))
+    hidden = frames.numel() * len(states)
+    assert kept and all(shape.numel() < hidden for shape in kept), kept

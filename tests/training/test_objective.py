@@ -10,13 +10,24 @@ import torch
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import ObjectiveConfig
-from transducer_gn.lattice import finite_state, tiles
+from transducer_gn.lattice import finite_state, recursion, tiles, tree_lattice
+from transducer_gn.lattice.joint import LatticeInputs, OutputLayer
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
 from transducer_gn.training.dense_objective import dense_objective
-from transducer_gn.training.objective import metrics, transducer_objective
+from transducer_gn.training.nbest_objective import nbest_objective, nbest_terms
+from transducer_gn.training.objective import metrics
+from transducer_gn.training.schedule import Weights as SchedulePoint
 
 WIDTH, VOCABULARY = 5, 4
 EXACT = ObjectiveConfig(regulariser_points="all", negligible=0.0)
+
+
+def lattice_inputs(frames, frame_lengths, prefixes, weight, bias):
+    return LatticeInputs(frames, frame_lengths, prefixes, OutputLayer(weight, bias))
+
+
+def schedule_point(alpha, regulariser_weight=0.0, diagonal_prior=0.0):
+    return SchedulePoint(alpha, regulariser_weight, diagonal_prior)
 
 
 class Case:
@@ -38,16 +49,25 @@ class Case:
         self.weight, self.bias = normal(VOCABULARY, WIDTH), normal(VOCABULARY)
         self.leaves = (self.frames, self.prefixes, self.weight, self.bias)
 
-    def objective(self, settings=EXACT, **options):
-        return transducer_objective(
-            self.frames, self.frame_lengths, self.prefixes, self.tree, self.weight, self.bias, settings=settings, **options
-        )
+    def inputs(self):
+        return lattice_inputs(self.frames, self.frame_lengths, self.prefixes, self.weight, self.bias)
 
-    def dense(self, **options):
+    def objective(self, settings=EXACT, generator=None, **point):
+        return nbest_objective(self.inputs(), self.tree, schedule_point(**point), settings, generator)
+
+    def dense(self, **point):
         """The paper's way, with the same prefixes laid out for each sequence."""
-        prefixes = self.prefixes[self.tree.nodes]
-        arguments = (self.frames, self.frame_lengths, prefixes, self.tokens, self.lengths, self.weight, self.bias)
-        return dense_objective(*arguments, **options)
+        prefixes = self.prefixes[self.tree.nodes].flatten(0, 2)
+        inputs = lattice_inputs(self.frames, self.frame_lengths, prefixes, self.weight, self.bias)
+        return dense_objective(inputs, self.tokens, self.lengths, schedule_point(**point))
+
+    def alone(self, b, sequences=slice(None)):
+        """(inputs, tree) of one utterance, without padding frames."""
+        tree = build_prefix_tree(self.tokens[b : b + 1, sequences], self.lengths[b : b + 1, sequences])
+        length = int(self.frame_lengths[b])
+        prefixes = self.prefixes[self.tree.utterances == b][: len(tree.parents)]
+        arguments = (self.frames[b : b + 1, :length], self.frame_lengths[b : b + 1], prefixes)
+        return lattice_inputs(*arguments, self.weight, self.bias), tree
 
     def logits(self, b, s):
         """[U + 1][T][V] raw weights of one sequence."""
@@ -72,7 +92,10 @@ class Case:
                 squares += [x * x for row in log_sum for x in row]
                 if s == 0:
                     interpolated = [
-                        [[w - alpha * z for w, z in zip(*rows, strict=True)] for rows in zip(arcs, log_sum, strict=False)]
+                        [
+                            [w - alpha * z for w, z in zip(*rows, strict=True)]
+                            for rows in zip(arcs, log_sum, strict=False)
+                        ]
                         for arcs in (token, blank)
                     ]
                     for u, t in itertools.product(range(length), range(frames)):
@@ -92,7 +115,7 @@ def test_equals_the_formula_written_out(seed, regulariser_weight, alpha):
     options = dict(alpha=alpha, regulariser_weight=regulariser_weight)
     expected = case.literal(**options)
     assert case.objective(**options).loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
-    assert case.dense(**options).item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    assert case.dense(**options).loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.3])
@@ -100,19 +123,23 @@ def test_equals_the_formula_written_out(seed, regulariser_weight, alpha):
 def test_diagonal_prior_is_on_the_alignments_of_the_reference(seed, alpha):
     case = Case(seed)
     expected = case.literal(alpha, 0.01, diagonal_prior=20.0)
-    found = case.objective(alpha=alpha, regulariser_weight=0.01, diagonal_prior=20.0).loss.item()
+    options = dict(alpha=alpha, regulariser_weight=0.01, diagonal_prior=20.0)
+    found = case.objective(**options).loss.item()
     assert found == pytest.approx(expected, rel=1e-6) and found > case.objective(alpha=alpha).loss.item()
+    assert case.dense(**options).loss.item() == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("across", [False, True])
 @pytest.mark.parametrize("alpha", [1.0, 0.3, 0.0])
 @pytest.mark.parametrize("seed", range(20))
-def test_gradients_equal_those_of_dense_lattices(seed, alpha, monkeypatch):
+def test_gradients_equal_those_of_dense_lattices(seed, alpha, across, monkeypatch):
+    monkeypatch.setitem(tiles.ACROSS_UTTERANCES, "cpu", across)
     monkeypatch.setitem(tiles.PAIR_POINTS, "cpu", 3)
     monkeypatch.setitem(tiles.FULL_POINTS, "cpu", 7)
     case = Case(seed)
     options = dict(alpha=alpha, regulariser_weight=0.1)
     ours = torch.autograd.grad(case.objective(**options).loss, case.leaves)
-    theirs = torch.autograd.grad(case.dense(**options), case.leaves)
+    theirs = torch.autograd.grad(case.dense(**options).loss, case.leaves)
     torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
@@ -123,7 +150,9 @@ def test_float32_with_default_settings_is_close():
     loss = case.objective(settings, **options).loss
     exact = double.objective(**options).loss
     assert loss.item() == pytest.approx(exact.item(), rel=1e-4)
-    for ours, theirs in zip(torch.autograd.grad(loss, case.leaves), torch.autograd.grad(exact, double.leaves), strict=True):
+    for ours, theirs in zip(
+        torch.autograd.grad(loss, case.leaves), torch.autograd.grad(exact, double.leaves), strict=True
+    ):
         torch.testing.assert_close(ours.double(), theirs, rtol=1e-3, atol=1e-4)
 
 
@@ -132,8 +161,8 @@ def test_gradcheck(seed):
     case = Case(seed, utterances=2, sequences=3, longest=2, frames=3)
 
     def loss(frames, prefixes, weight, bias):
-        options = dict(alpha=0.3, regulariser_weight=0.1, settings=EXACT)
-        return transducer_objective(frames, case.frame_lengths, prefixes, case.tree, weight, bias, **options).loss
+        inputs = lattice_inputs(frames, case.frame_lengths, prefixes, weight, bias)
+        return nbest_objective(inputs, case.tree, SchedulePoint(0.3, 0.1), EXACT).loss
 
     assert torch.autograd.gradcheck(loss, case.leaves)
 
@@ -153,7 +182,10 @@ def test_list_of_all_sequences_gives_the_exactly_normalised_loss():
     # A finite-state model (no context) in which tokens are so unlikely that those beyond three per frame do not count.
     generator = torch.Generator().manual_seed(0)
     frames, vocabulary, limit = 2, 3, 3
-    weight, bias = torch.randn(vocabulary, WIDTH, generator=generator).double(), torch.tensor([0.0, -9.0, -10.0]).double()
+    weight, bias = (
+        torch.randn(vocabulary, WIDTH, generator=generator).double(),
+        torch.tensor([0.0, -9.0, -10.0]).double(),
+    )
     encoder = torch.randn(1, frames, WIDTH, generator=generator).double()
     sequences = [z for n in range(frames * limit + 1) for z in itertools.product(range(1, vocabulary), repeat=n)]
     sequences.remove((2, 1))
@@ -163,7 +195,8 @@ def test_list_of_all_sequences_gives_the_exactly_normalised_loss():
         tokens[0, n, : len(sequence)] = torch.tensor(sequence, dtype=torch.int64)
     tree = build_prefix_tree(tokens, torch.tensor([[len(z) for z in sequences]]))
     prefixes = torch.zeros(len(tree.parents), WIDTH).double()
-    loss = transducer_objective(encoder, torch.tensor([frames]), prefixes, tree, weight, bias, alpha=0.0).loss
+    inputs = lattice_inputs(encoder, torch.tensor([frames]), prefixes, weight, bias)
+    loss = nbest_objective(inputs, tree, SchedulePoint(0.0, 0.0)).loss
     logits = (torch.tanh(encoder) @ weight.t() + bias)[:, :, None]
     log_z = finite_state.log_normaliser(logits, torch.tensor([frames]), limit)
     score = math.log(
@@ -208,15 +241,9 @@ def test_sample_follows_its_seed():
 
 def test_sum_over_utterances_does_not_depend_on_how_they_are_batched():
     case = Case(6)
-    options = dict(alpha=0.3, regulariser_weight=0.1, settings=EXACT)
-    together = case.objective(**options).loss
-    alone = 0.0
-    for b in range(3):
-        tree = build_prefix_tree(case.tokens[b : b + 1], case.lengths[b : b + 1])
-        mine = case.tree.utterances == b
-        length = int(case.frame_lengths[b])
-        arguments = (case.frames[b : b + 1, :length], case.frame_lengths[b : b + 1], case.prefixes[mine], tree)
-        alone += transducer_objective(*arguments, case.weight, case.bias, **options).loss.item()
+    point = SchedulePoint(0.3, 0.1)
+    together = nbest_objective(case.inputs(), case.tree, point, EXACT).loss
+    alone = sum(nbest_objective(*case.alone(b), point, EXACT).loss.item() for b in range(3))
     assert together.item() == pytest.approx(alone, rel=1e-10)
 
 
@@ -229,18 +256,7 @@ def test_metrics_are_what_their_names_say():
     assert values["competitors"] == pytest.approx(case.tree.distinct[:, 1:].sum().item() / 3)
     rebuilt = 0.7 * values["log_normaliser"] - values["numerator"] + 0.1 * values["regulariser"]
     assert values["loss"] == pytest.approx(rebuilt)
-    shares = []
-    for b in range(3):
-        alone = transducer_objective(
-            case.frames[b : b + 1],
-            case.frame_lengths[b : b + 1],
-            case.prefixes[case.tree.utterances == b],
-            build_prefix_tree(case.tokens[b : b + 1], case.lengths[b : b + 1]),
-            case.weight,
-            case.bias,
-            alpha=0.0,
-        )
-        shares.append(math.exp(-alone.loss.item()))
+    shares = [math.exp(-nbest_objective(*case.alone(b), SchedulePoint(0.0, 0.0)).loss.item()) for b in range(3)]
     assert values["reference_share"] == pytest.approx(sum(shares) / 3)
     doubled = metrics({name: 2 * value for name, value in result.sums.items()})
     assert doubled == pytest.approx(values)
@@ -251,28 +267,93 @@ def test_without_competitors_the_global_loss_vanishes():
     case = Case(1)
     tree = build_prefix_tree(case.tokens[:, :1], case.lengths[:, :1])
     prefixes = torch.randn(len(tree.parents), WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    result = transducer_objective(case.frames, case.frame_lengths, prefixes, tree, case.weight, case.bias, alpha=0.0)
+    inputs = lattice_inputs(case.frames, case.frame_lengths, prefixes, case.weight, case.bias)
+    result = nbest_objective(inputs, tree, SchedulePoint(0.0, 0.0))
     assert result.loss.item() == pytest.approx(0.0, abs=1e-9)
     assert result.metrics()["reference_share"] == pytest.approx(1.0) and result.metrics()["competitors"] == 0
+
+
+def test_raw_scores_are_those_of_the_sequences_as_the_paper_scores_them():
+    case = Case(5)
+    terms = nbest_terms(case.inputs(), case.tree, SchedulePoint(0.3, 0.0), EXACT)
+    for b, s in itertools.product(range(3), range(5)):
+        length, frames = int(case.lengths[b, s]), int(case.frame_lengths[b])
+        if not case.tree.distinct[b, s]:
+            assert terms.raw_scores[b, s] == -math.inf
+            continue
+        logits = case.logits(b, s).detach()
+        token = [[float(logits[u, t, case.tokens[b, s, u]]) for t in range(frames)] for u in range(length)]
+        expected = oracles.sequence_score(token, logits[..., 0].tolist(), length, frames)
+        assert terms.raw_scores[b, s].item() == pytest.approx(expected, rel=1e-9)
+    torch.testing.assert_close(terms.log_normaliser, terms.raw_scores.logsumexp(1))
+
+
+@pytest.mark.parametrize("prior", [0.0, 20.0])
+def test_the_local_loss_scores_references_alone(prior, monkeypatch):
+    case = Case(3)
+    scored = []
+
+    def counted(token_weights, *arguments):
+        scored.append(len(token_weights))
+        return recursion.sequence_scores(token_weights, *arguments)
+
+    monkeypatch.setattr(tree_lattice, "sequence_scores", counted)
+    point = SchedulePoint(1.0, 0.1, prior)
+    found = [nbest_objective(*case.alone(b, slice(0, 1)), point, EXACT) for b in range(3)]
+    assert scored == [1, 1, 1]
+    # A repeated reference is no competitor, but it is looked for: then all is scored, and nothing of it changes.
+    twice = [nbest_objective(*case.alone(b, slice(0, 2)), point, EXACT) for b in range(3)]
+    assert scored[3:] == [3, 3, 3]
+    for alone, beside in zip(found, twice, strict=True):
+        assert alone.loss.item() == beside.loss.item()
+        gradients = (torch.autograd.grad(x.loss, case.leaves) for x in (alone, beside))
+        assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+
+
+def test_metrics_of_the_local_loss_have_no_normaliser():
+    case = Case(3)
+    local, other = (nbest_objective(*case.alone(0, slice(0, 1)), SchedulePoint(alpha, 0.0)) for alpha in (1.0, 0.5))
+    values = local.metrics()
+    assert "log_normaliser" not in values and values["reference_share"] == 1 and values["competitors"] == 0
+    assert values["loss"] == -values["numerator"]
+    assert math.isfinite(other.metrics()["log_normaliser"])
+    # Beside batches of a later alpha there is no sum to report, but the other values are what they are.
+    both = metrics({name: value + other.sums[name] for name, value in local.sums.items()})
+    assert "log_normaliser" not in both and both["reference_share"] == pytest.approx(1.0)
+    assert all(math.isfinite(value) for value in both.values())
+
+
+def test_log_sums_to_look_at_are_those_of_existing_points():
+    case = Case(1)
+    found = case.objective(alpha=0.3).log_sums
+    expected = [
+        case.logits(b, 0).logsumexp(-1)[: length + 1, :frames].flatten()
+        for b, (length, frames) in enumerate(zip(case.lengths[:, 0].tolist(), case.frame_lengths.tolist(), strict=True))
+    ]
+    torch.testing.assert_close(found[found != 0], torch.cat(expected))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (dict(alpha=1.5), "alpha is 1.5"),
-        (dict(frames=torch.zeros(2, 4, WIDTH)), "frames must be"),
-        (dict(prefixes=torch.zeros(3, WIDTH)), "prefixes must be"),
-        (dict(frame_lengths=torch.tensor([1, 1])), "frame_lengths must be one for each of 3"),
+        (
+            dict(frames=torch.zeros(2, 4, WIDTH), frame_lengths=torch.tensor([1, 1])),
+            "frames must be those of the tree's 3",
+        ),
+        (dict(prefixes=torch.zeros(3, WIDTH)), "prefixes must be one for each"),
+        (dict(frame_lengths=torch.tensor([1, 1])), "frame_lengths must be one integer for each of 3"),
         (dict(frame_lengths=torch.tensor([1, 1, 9])), r"frame_lengths \[1, 1, 9\] do not fit"),
         (dict(frames=torch.full((3, 4, WIDTH), math.nan).double()), "_weights holds NaN"),
     ],
 )
 def test_bad_input_is_named(change, message):
     case = Case(0)
-    names = ("frames", "frame_lengths", "prefixes", "tree", "weight", "bias")
+    names = ("frames", "frame_lengths", "prefixes", "weight", "bias")
     arguments = {name: getattr(case, name) for name in names} | dict(alpha=0.3) | change
+    alpha = arguments.pop("alpha")
     with pytest.raises(ValueError, match=message):
-        transducer_objective(**arguments)
+        nbest_objective(lattice_inputs(**arguments), case.tree, SchedulePoint(alpha, 0.0))
 
 
 @pytest.mark.parametrize("points", [0, -3, "some", 1.5])

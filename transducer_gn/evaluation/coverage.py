@@ -14,11 +14,11 @@ from torch import Tensor
 
 from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.batches import Batch
-from transducer_gn.lattice.finite_state import capped_scores, log_normaliser, sequence_weights
+from transducer_gn.lattice.finite_state import capped_scores, log_normaliser, sequence_weights, state_logits
+from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.lattice.prefix_tree import distinct_sequences
 from transducer_gn.recognition.systems import System
 from transducer_gn.search.competitors import find_competitors
-from transducer_gn.training.exact_objective import state_logits
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,17 @@ class Coverage:
     """Lists of the reference and N competitors against exact Z.
 
     Attributes:
-      count: N. log_shares: logarithms of the list's share of exact Z, one for each utterance.
-      cosine: of the angle between the gradient of the loss with the list and that of the exact loss, both with respect
-        to all parameters and summed over all utterances.
-      distance: norm of the difference of these gradients, relative to the exact one's.
+        count: N
+        log_shares: logarithms of the list's share of exact Z, one for each utterance
+        cosine: of the angle between the gradient of the loss with the list and that of the exact loss, both with
+            respect to all parameters and summed over all utterances
+        distance: norm of the difference of these gradients, relative to the exact one's
     """
 
     count: int
     log_shares: list[float]
     cosine: float
     distance: float
-
 
     def mean_share(self) -> float:
         """Mean over utterances of the share of exact Z."""
@@ -74,10 +74,8 @@ def batch_losses(
     system: System, batch: Batch, counts: Sequence[int], max_tokens_per_frame: int
 ) -> tuple[dict[int | None, Tensor], dict[int, Tensor]]:
     """Losses of a batch by N, the exact one under None; and the logarithms [B] of the lists' shares of exact Z."""
-    model, alpha = system.model, system.alpha
-    encoder_out, frame_lengths = model.encoder(
-        batch.features, batch.feature_lengths, system.chunk(RecognitionConfig())
-    )
+    model, interpolation = system.model, Interpolation(system.alpha)
+    encoder_out, frame_lengths = model.encoder(batch.features, batch.feature_lengths, system.chunk(RecognitionConfig()))
     competitors = find_competitors(
         model,
         encoder_out.detach(),
@@ -85,23 +83,21 @@ def batch_losses(
         batch.tokens,
         batch.token_lengths,
         max(counts),
-        alpha,
+        interpolation.alpha,
         max_tokens_per_frame=max_tokens_per_frame,
     )
     tokens, lengths = competitors.with_references(batch.tokens, batch.token_lengths)
-    joiner = model.joiner
-    states = joiner.project_predictor(model.predictor.all_states())
-    logits = state_logits(joiner.project_encoder(encoder_out), states, joiner.output_weight, joiner.output_bias)
+    logits = state_logits(model.joiner.lattice_inputs(encoder_out, frame_lengths, model.predictor.all_states()))
     scores = list_scores(logits, tokens, lengths, frame_lengths, max_tokens_per_frame)
     scores = scores.masked_fill(~distinct_sequences(tokens, lengths), -math.inf)
-    interpolated = logits - alpha * logits.logsumexp(3, keepdim=True)
+    interpolated = interpolation.weights(logits, logits.logsumexp(3, keepdim=True))
     numerator = list_scores(interpolated, tokens[:, :1], lengths[:, :1], frame_lengths, max_tokens_per_frame)[:, 0]
     exact = log_normaliser(logits, frame_lengths, max_tokens_per_frame)
-    losses: dict[int | None, Tensor] = {None: ((1 - alpha) * exact - numerator).sum()}
+    losses: dict[int | None, Tensor] = {None: interpolation.loss(exact, numerator).sum()}
     covered = {}
     for count in counts:
         normaliser = scores[:, : 1 + count].logsumexp(1)
-        losses[count] = ((1 - alpha) * normaliser - numerator).sum()
+        losses[count] = interpolation.loss(normaliser, numerator).sum()
         covered[count] = (normaliser - exact).detach()
     return losses, covered
 
@@ -112,7 +108,11 @@ def list_scores(
     """Log-sums [B, N] over the alignments of the sequences of a list.
 
     Args:
-      logits: [B, T, V**c, V]; tokens: [B, N, U]; lengths: [B, N], -1 where there is no sequence; frame_lengths: [B].
+        logits: [B, T, V**c, V] raw or interpolated weights
+        tokens: [B, N, U] sequences
+        lengths: [B, N] their numbers of tokens, -1 where there is no sequence
+        frame_lengths: [B] number of frames of each utterance
+        max_tokens_per_frame: most tokens of an alignment at one frame
     """
     token_weights, blank_weights, _ = sequence_weights(logits, tokens, lengths)
     return capped_scores(token_weights, blank_weights, lengths, frame_lengths, max_tokens_per_frame)

@@ -13,10 +13,10 @@ from torch import Tensor
 from transducer_gn.common.units import FRAME_SHIFT
 from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.batches import Batch
-from transducer_gn.lattice.arcs import lay_out_rows
 from transducer_gn.lattice.emission import emission_times
+from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
-from transducer_gn.lattice.weights import full_weights
+from transducer_gn.lattice.tree_lattice import tree_lattice
 from transducer_gn.model.chunk import Chunk
 from transducer_gn.model.transducer import Transducer
 from transducer_gn.recognition.error_rates import EMPTY, align
@@ -86,26 +86,20 @@ def reference_weights(
     """Interpolated weights of the arcs of the references' lattices.
 
     Args:
-      encoder_out: [B, T, D]; frame_lengths: [B]; tokens: [B, U]; token_lengths: [B].
+        model: the system's
+        encoder_out: [B, T, D] encoder frames
+        frame_lengths: [B] number of frames of each utterance
+        tokens: [B, U] references
+        token_lengths: [B] their numbers of tokens
+        alpha: interpolation weight
 
     Returns:
-      (token_weights [B, U, T], blank_weights [B, U + 1, T])
+        (token_weights [B, U, T], blank_weights [B, U + 1, T])
     """
     tree = build_prefix_tree(tokens[:, None], token_lengths[:, None])
-    rows = lay_out_rows(tree)
-    joiner = model.joiner
-    prefixes = joiner.project_predictor(model.predictor.unroll_tree(tree.parents, tree.tokens, tree.depths))
-    blank, token, log_sums = full_weights(
-        joiner.project_encoder(encoder_out),
-        frame_lengths.tolist(),
-        prefixes.index_select(0, rows.reference.nodes),
-        rows.reference.counts,
-        rows.reference.tokens,
-        joiner.output_weight,
-        joiner.output_bias,
-    )
-    path = rows.blank_row[tree.nodes[:, 0]]  # [B, U + 1]
-    return (token - alpha * log_sums)[path[:, :-1]], (blank - alpha * log_sums)[path]
+    outputs = model.predictor.unroll_tree(tree.parents, tree.tokens, tree.depths)
+    lattice = tree_lattice(model.joiner.lattice_inputs(encoder_out, frame_lengths, outputs), tree)
+    return Interpolation(alpha).arcs(*lattice.reference_arcs())
 
 
 def blended_tokens(pieces: list[str], pair: tuple[str, ...]) -> list[bool]:

@@ -19,13 +19,15 @@ class Rows:
     """Prefixes with one token each, sorted by utterance.
 
     Attributes:
-      nodes: [R] node of each row's prefix.
-      tokens: [R] token asked for; blank where no token is needed.
-      counts: number of rows of each utterance.
+        nodes: [R] node of each row's prefix
+        tokens: [R] token asked for; blank where no token is needed
+        utterances: [R] utterance of each row
+        counts: number of rows of each utterance
     """
 
     nodes: Tensor
     tokens: Tensor
+    utterances: Tensor
     counts: list[int]
 
 
@@ -34,10 +36,10 @@ class ArcRows:
     """The rows of a tree, and where the arcs of its nodes are found in them.
 
     Attributes:
-      reference: rows of the references' prefixes, in the order of their nodes.
-      competitors: rows of everything else, by utterance and depth, so that neighbours are active at similar times.
-      blank_row: [P] row with the blank of each node; reference rows first, then competitor rows.
-      token_row: [P] row with the token that leads to each node; 0 for roots, which no token leads to.
+        reference: rows of the references' prefixes, in the order of their nodes
+        competitors: rows of everything else, by utterance and depth, so that neighbours are active at similar times
+        blank_row: [P] row with the blank of each node; reference rows first, then competitor rows
+        token_row: [P] row with the token that leads to each node; 0 for roots, which no token leads to
     """
 
     reference: Rows
@@ -52,10 +54,10 @@ def lay_out_rows(tree: PrefixTree) -> ArcRows:
     utterances = tree.nodes.shape[0]
     reference_nodes = in_reference.nonzero()[:, 0]
     next_token = _next_reference_tokens(tree)
-    reference = (reference_nodes, next_token[reference_nodes])
+    reference = (reference_nodes, next_token[reference_nodes], tree.utterances[reference_nodes])
     nodes, children = _competitor_pairs(tree, in_reference)
-    competitors = (nodes, torch.where(children >= 0, tree.tokens[children], BLANK))
-    counts = torch.stack([torch.bincount(tree.utterances[x[0]], minlength=utterances) for x in (reference, competitors)])
+    competitors = (nodes, torch.where(children >= 0, tree.tokens[children], BLANK), tree.utterances[nodes])
+    counts = torch.stack([torch.bincount(x[2], minlength=utterances) for x in (reference, competitors)])
     reference_counts, competitor_counts = counts.tolist()
 
     blank_row, token_row = torch.zeros_like(tree.parents), torch.zeros_like(tree.parents)

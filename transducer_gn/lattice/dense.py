@@ -4,27 +4,25 @@ This is how the paper computes them. It is here as the reference for the tiles o
 benchmarks, not for training.
 """
 
-import torch
 from torch import Tensor
 
 from transducer_gn.common.units import BLANK
+from transducer_gn.lattice.joint import LatticeInputs, joint_logits
 
 
-def dense_weights(
-    frames: Tensor, prefixes: Tensor, tokens: Tensor, weight: Tensor, bias: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Weights of the arcs of H token sequences.
+def dense_weights(inputs: LatticeInputs, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Raw weights of the arcs of S token sequences of each utterance.
 
     Args:
-      frames: [H, T, J] projected encoder frames; prefixes: [H, U + 1, J] projected predictor outputs.
-      tokens: [H, U] token ids.
-      weight: [V, J] and bias: [V] of the output layer.
+        inputs: with the prefixes of all sequences one after another, nothing shared: P is B * S * (U + 1)
+        tokens: [B, S, U] token ids
 
     Returns:
-      token_weights [H, U, T], blank_weights [H, U + 1, T], log_sums [H, U + 1, T].
+        (token_weights [B, S, U, T], blank_weights [B, S, U + 1, T], log_sums [B, S, U + 1, T])
     """
-    hidden = torch.tanh(frames[:, None] + prefixes[:, :, None])  # [H, U + 1, T, J]
-    logits = torch.nn.functional.linear(hidden, weight, bias)  # [H, U + 1, T, V]
-    index = tokens[:, :, None, None].expand(-1, -1, frames.shape[1], 1)
-    token_weights = logits[:, :-1].gather(3, index)[..., 0]
-    return token_weights, logits[..., BLANK], logits.logsumexp(3)
+    utterances, sequences, longest = tokens.shape
+    prefixes = inputs.prefixes.view(utterances, sequences, longest + 1, 1, -1)
+    logits = joint_logits(inputs.frames[:, None, None], prefixes, inputs.output)  # [B, S, U + 1, T, V]
+    index = tokens[..., None, None].expand(-1, -1, -1, logits.shape[3], 1)
+    token_weights = logits[:, :, :-1].gather(4, index)[..., 0]
+    return token_weights, logits[..., BLANK], logits.logsumexp(4)

@@ -45,7 +45,8 @@ def skewed_arcs(token_weights: Tensor, blank_weights: Tensor) -> tuple[Skewed, S
     """Both kinds of arcs at the points they leave, -inf where there is none.
 
     Args:
-      token_weights: [H, U, T]; blank_weights: [H, U + 1, T].
+        token_weights: [H, U, T]
+        blank_weights: [H, U + 1, T]
     """
     tokens, blanks = (Skewed(*blank_weights.shape, -math.inf, blank_weights.device) for _ in range(2))
     tokens.points[:, :-1] = token_weights
@@ -57,8 +58,8 @@ def forward_diagonals(tokens: Skewed, blanks: Skewed) -> tuple[Tensor, Tensor]:
     """Log-sums over all partial paths that end at each point.
 
     Returns:
-      (forward, by_blank), each [T + U, H, U + 1], by diagonal: over all paths, and over those whose last arc is a
-      blank; -inf at points that no such path reaches.
+        (forward, by_blank), each [T + U, H, U + 1], by diagonal: over all paths, and over those whose last arc is a
+        blank; -inf at points that no such path reaches
     """
     # Views are made once, not in the loop, whose steps are so small that making them would take half the time.
     token_arcs, blank_arcs = tokens.diagonals(), blanks.diagonals()
@@ -81,10 +82,10 @@ def arrival_shares(forward: Tensor, by_blank: Tensor) -> tuple[Tensor, Tensor]:
     """How the paths to each point divide between its two last arcs.
 
     Args:
-      forward, by_blank: [T + U, H, U + 1] from `forward_diagonals`.
+        forward, by_blank: [T + U, H, U + 1] from `forward_diagonals`
 
     Returns:
-      (by_token, by_blank): [T + U, H, U + 1] shares that add up to 1, or are 0 at points that no path reaches.
+        (by_token, by_blank): [T + U, H, U + 1] shares that add up to 1, or are 0 at points that no path reaches
     """
     reached = forward > -math.inf
     blank_shares = torch.where(reached, by_blank - forward, -math.inf).exp_()
@@ -97,11 +98,11 @@ def occupations(token_shares: Tensor, blank_shares: Tensor, seeds: Tensor, frame
     This is the derivative of the scores: it needs products of shares only, so nothing can overflow.
 
     Args:
-      token_shares, blank_shares: [T + U, H, U + 1] from `arrival_shares`.
-      seeds: [T + U, H, U + 1] weight of the paths that end at each point; overwritten.
+        token_shares, blank_shares: [T + U, H, U + 1] from `arrival_shares`
+        seeds: [T + U, H, U + 1] weight of the paths that end at each point; overwritten
 
     Returns:
-      (tokens, blanks): occupations of the arcs at the points they leave, without final blanks.
+        (tokens, blanks): occupations of the arcs at the points they leave, without final blanks
     """
     diagonals, sequences, rows = seeds.shape
     tokens, blanks = (Skewed(sequences, rows, frames, 0.0, seeds.device) for _ in range(2))

@@ -21,12 +21,13 @@ def emission_times(
     """Expected frame at which each token is emitted; a forward pass only.
 
     Args:
-      token_weights: [H, U, T] weight of emitting token u at frame t.
-      blank_weights: [H, U + 1, T] weight of leaving frame t after u tokens.
-      token_lengths: [H]; frame_lengths: [H].
+        token_weights: [H, U, T] weight of emitting token u at frame t
+        blank_weights: [H, U + 1, T] weight of leaving frame t after u tokens
+        token_lengths: [H]
+        frame_lengths: [H]
 
     Returns:
-      [H, U] 0-based frames; NaN beyond a sequence's length and for sequences without any alignment.
+        [H, U] 0-based frames; NaN beyond a sequence's length and for sequences without any alignment
     """
     check_lattice(token_weights, blank_weights, token_lengths, frame_lengths)
     sequences, tokens, frames = token_weights.shape
@@ -51,11 +52,11 @@ def _times_at(final: tuple[Tensor, Tensor, Tensor], by_token: Tensor, by_blank: 
     """Walk over the diagonals and pick up each sequence's times at its final point.
 
     Args:
-      final: (diagonal, sequence, tokens), each [H].
-      by_token, by_blank: [T + U, H, U + 1] shares of the two arcs that lead to each point.
+        final: (diagonal, sequence, tokens), each [H]
+        by_token, by_blank: [T + U, H, U + 1] shares of the two arcs that lead to each point
 
     Returns:
-      [H, U] float64.
+        [H, U] float64
     """
     diagonal_count, sequences, rows = by_token.shape
     # times[h, u, k]: expected frame of token k over the paths to the point with u tokens on the current diagonal.

@@ -12,24 +12,49 @@ import math
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 from transducer_gn.common.units import BLANK
+from transducer_gn.lattice.joint import LatticeInputs, joint_logits
 from transducer_gn.lattice.prefix_tree import distinct_sequences
 
 # A log-weight that stands for minus infinity.
 UNREACHABLE = -1e30
+
+# Hidden vectors that exist at a time.
+POINTS = {"cpu": 1 << 13, "cuda": 1 << 17}
+
+
+def state_logits(inputs: LatticeInputs) -> Tensor:
+    """Raw weights of every label in every state at every frame.
+
+    Only these are kept for backward; hidden vectors are computed again, a few frames at a time.
+
+    Args:
+        inputs: with a prefix for each of the V**c states
+
+    Returns:
+        [B, T, V**c, V] raw weights
+    """
+    frames, states = inputs.frames, inputs.prefixes
+    height = max(1, POINTS[frames.device.type] // len(states))
+    parts = [
+        checkpoint(joint_logits, part[:, None], states, inputs.output, use_reentrant=False)
+        for part in frames.flatten(0, 1).split(height)
+    ]
+    return torch.cat(parts).view(*frames.shape[:2], len(states), -1)
 
 
 def log_normaliser(logits: Tensor, frame_lengths: Tensor, max_tokens_per_frame: int) -> Tensor:
     """Exact log Z: the log-sum over all label sequences with at most so many tokens at each frame.
 
     Args:
-      logits: [B, T, V**c, V] raw weights of leaving each state by each label at each frame; any real, or -inf.
-      frame_lengths: [B].
-      max_tokens_per_frame: S; every frame ends with a blank, which does not count.
+        logits: [B, T, V**c, V] raw weights of leaving each state by each label at each frame; any real, or -inf
+        frame_lengths: [B]
+        max_tokens_per_frame: S; every frame ends with a blank, which does not count
 
     Returns:
-      [B] in the dtype of the logits, differentiable; -inf (with zero gradient) where every path is blocked.
+        [B] in the dtype of the logits, differentiable; -inf (with zero gradient) where every path is blocked
     """
     context_size(logits)
     _check_lengths("frame_lengths", frame_lengths, logits.shape[1], (logits.shape[0],))
@@ -91,10 +116,11 @@ def _token_rounds(start: Tensor, token_weights: Tensor, max_tokens_per_frame: in
     """Sums over partial paths after 0, 1, ... tokens at one frame.
 
     Args:
-      start: [B, V**c] sums on entering the frame; token_weights: [B, V**c, V] with -inf for the blank.
+        start: [B, V**c] sums on entering the frame
+        token_weights: [B, V**c, V] with -inf for the blank
 
     Returns:
-      [S + 1, B, V**c].
+        [S + 1, B, V**c]
     """
     rounds = [start]
     for _ in range(max_tokens_per_frame):
@@ -128,11 +154,14 @@ def _frame_backward(
     """Divide the occupation of the states after a frame among the arcs inside the frame.
 
     Args:
-      rounds: [S + 1, B, V**c]; token_weights: [B, V**c, V] with -inf for the blank; blank_weights: [B, V**c].
-      done: [B, V**c] sums after the frame; point: [B, V**c] occupation of the states after the frame.
+        rounds: [S + 1, B, V**c]
+        token_weights: [B, V**c, V] with -inf for the blank
+        blank_weights: [B, V**c]
+        done: [B, V**c] sums after the frame
+        point: [B, V**c] occupation of the states after the frame
 
     Returns:
-      ([B, V**c] occupation on entering the frame, [B, V**c, V] occupation of the arcs).
+        ([B, V**c] occupation on entering the frame, [B, V**c, V] occupation of the arcs)
     """
     grads = torch.zeros_like(token_weights)
     blank_parts = _share(rounds + blank_weights, done) * point
@@ -159,10 +188,12 @@ def sequence_weights(logits: Tensor, tokens: Tensor, lengths: Tensor) -> tuple[T
     """Weights of the arcs of given token sequences, and the states of their prefixes.
 
     Args:
-      logits: [B, T, V**c, V]; tokens: [B, N, U]; lengths: [B, N], -1 where there is no sequence.
+        logits: [B, T, V**c, V]
+        tokens: [B, N, U]
+        lengths: [B, N], -1 where there is no sequence
 
     Returns:
-      token_weights [B, N, U, T], blank_weights [B, N, U + 1, T], states [B, N, U + 1].
+        token_weights [B, N, U, T], blank_weights [B, N, U + 1, T], states [B, N, U + 1]
     """
     states = prefix_states(tokens, lengths, context_size(logits), logits.shape[3])
     within = torch.arange(tokens.shape[2], device=tokens.device) < lengths[:, :, None]
@@ -195,12 +226,14 @@ def nbest_share(
     """The share of exact Z that a list of token sequences covers, each counted once.
 
     Args:
-      logits: [B, T, V**c, V]; frame_lengths: [B].
-      tokens: [B, N, U]; lengths: [B, N], -1 where there is no sequence.
-      max_tokens_per_frame: the same limit for the sequences' alignments as for Z, so that the share is at most 1.
+        logits: [B, T, V**c, V]
+        frame_lengths: [B]
+        tokens: [B, N, U]
+        lengths: [B, N], -1 where there is no sequence
+        max_tokens_per_frame: the same limit for the sequences' alignments as for Z, so that the share is at most 1
 
     Returns:
-      [B] between 0 and 1.
+        [B] between 0 and 1
     """
     exact = log_normaliser(logits.double(), frame_lengths, max_tokens_per_frame)
     token_weights, blank_weights, _ = sequence_weights(logits.double(), tokens, lengths)
@@ -217,7 +250,10 @@ def capped_scores(
     `recursion.sequence_scores` has no such limit, so it could exceed a Z that has one.
 
     Args:
-      token_weights: [B, N, U, T]; blank_weights: [B, N, U + 1, T]; lengths: [B, N]; frame_lengths: [B].
+        token_weights: [B, N, U, T]
+        blank_weights: [B, N, U + 1, T]
+        lengths: [B, N]
+        frame_lengths: [B]
     """
     # The logarithm of a sum of zeros has no gradient, not even zero; that of next to nothing has.
     token_weights, blank_weights = token_weights.clamp(min=UNREACHABLE), blank_weights.clamp(min=UNREACHABLE)

@@ -27,8 +27,38 @@ class Interpolation:
 
     def weights(self, logits: Tensor, log_sums: Tensor) -> Tensor:
         """Interpolated weights [...] of arcs from their raw weights [...] and the log-sums [...] of their points."""
-        return logits - self.alpha * log_sums
+        return logits - self._subtracted(log_sums)
 
-    def loss(self, log_normalisers: Tensor, numerators: Tensor) -> Tensor:
-        """The objective [B] of utterances from log Z [B] and the interpolated scores [B] of their references."""
+    def arcs(self, token_weights: Tensor, blank_weights: Tensor, log_sums: Tensor) -> tuple[Tensor, Tensor]:
+        """Interpolated weights of both kinds of arcs in the lattices of token sequences.
+
+        Args:
+            token_weights: [..., U, T] raw weights of the tokens
+            blank_weights: [..., U + 1, T] raw weights of the blanks
+            log_sums: [..., U + 1, T] of the points that they leave
+
+        Returns:
+            (token_weights [..., U, T], blank_weights [..., U + 1, T])
+        """
+        # Multiplied out once, so that in backward, too, alpha meets the sum of both arcs' gradients.
+        subtracted = self._subtracted(log_sums)
+        return token_weights - subtracted[..., :-1, :], blank_weights - subtracted
+
+    def loss(self, log_normalisers: Tensor | None, numerators: Tensor) -> Tensor:
+        """The objective of utterances.
+
+        Args:
+            log_normalisers: [B] log Z; None where it was not computed, which only the local loss can do without
+            numerators: [B] interpolated scores of the references
+
+        Returns:
+            [B] losses
+        """
+        if log_normalisers is None:
+            if not self.is_local:
+                raise ValueError(f"alpha is {self.alpha}; log Z may be left out only at alpha 1")
+            return -numerators
         return (1 - self.alpha) * log_normalisers - numerators
+
+    def _subtracted(self, log_sums: Tensor) -> Tensor:
+        return self.alpha * log_sums

@@ -11,83 +11,71 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from transducer_gn.lattice import tiles
+from transducer_gn.lattice.joint import LatticeInputs, OutputLayer, hidden_vectors, to_sums_gradient
+from transducer_gn.lattice.points import Points
 
 
-@dataclass(frozen=True)
-class Points:
-    """M lattice points with factors.
-
-    Attributes:
-      frames: [M] index of each point's frame in the flattened [B * T] frames.
-      prefixes: [M] index of each point's prefix.
-      factors: [M] what its squared log-sum is multiplied by.
-    """
-
-    frames: Tensor
-    prefixes: Tensor
-    factors: Tensor
-
-
-def squared_log_sums(frames: Tensor, prefixes: Tensor, weight: Tensor, bias: Tensor, points: Points) -> Tensor:
+def squared_log_sums(inputs: LatticeInputs, points: Points) -> Tensor:
     """Sum over points of factor x log_sum^2.
 
     Args:
-      frames: [B, T, J] projected encoder frames; prefixes: [P, J] projected predictor outputs.
-      weight: [V, J] and bias: [V] of the output layer.
+        inputs: of the lattices that the points lie in
+        points: M points
 
     Returns:
-      A scalar.
+        a scalar
     """
+    frames, output = inputs.frames, inputs.output
+    points = Points(points.frames, points.prefixes, points.factors.to(frames.dtype))
     with tiles.without_autocast(frames):
-        return _SquaredLogSums.apply(
-            frames.flatten(0, 1), prefixes, weight, bias, points.frames, points.prefixes, points.factors
-        )
+        return _SquaredLogSums.apply(frames.flatten(0, 1), inputs.prefixes, output.weight, output.bias, points)
+
+
+@dataclass(frozen=True)
+class _Gradients:
+    """Gradients to be added to: frames [B * T, J], prefixes [P, J], and those of the output layer."""
+
+    frames: Tensor
+    prefixes: Tensor
+    output: OutputLayer
 
 
 class _SquaredLogSums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, frames, prefixes, weight, bias, at_frames, at_prefixes, factors):
-        inputs = (frames, prefixes, weight, bias)
-        ctx.grads = [torch.zeros_like(x) for x in inputs] if any(ctx.needs_input_grad) else None
+    def forward(ctx, frames, prefixes, weight, bias, points):
+        output = OutputLayer(weight, bias)
+        ctx.grads = None
+        if any(ctx.needs_input_grad):
+            ctx.grads = _Gradients(torch.zeros_like(frames), torch.zeros_like(prefixes), output.zeros_like())
         total = frames.new_zeros(())
-        size = tiles.FULL_POINTS[frames.device.type]
-        for start in range(0, len(factors), size):
-            tile = [x[start : start + size] for x in (at_frames, at_prefixes, factors)]
-            total += _tile_sum(*inputs, *tile, ctx.grads)
+        for tile in points.split(tiles.FULL_POINTS[frames.device.type]):
+            total += _tile_sum(frames, prefixes, output, tile, ctx.grads)
         return total
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad_total):
-        return *(grad_total * grad for grad in ctx.grads), None, None, None
+        grads = (ctx.grads.frames, ctx.grads.prefixes, ctx.grads.output.weight, ctx.grads.output.bias)
+        return *(grad_total * grad for grad in grads), None
 
 
-def _tile_sum(
-    frames: Tensor,
-    prefixes: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    at_frames: Tensor,
-    at_prefixes: Tensor,
-    factors: Tensor,
-    grads: list[Tensor] | None,
-) -> Tensor:
-    """One tile's part of the sum; adds to `grads`, one for each of the first four arguments, unless None.
+def _tile_sum(frames: Tensor, prefixes: Tensor, output: OutputLayer, points: Points, sums: _Gradients | None) -> Tensor:
+    """One tile's part of the sum.
 
     Args:
-      frames: [B * T, J]; prefixes: [P, J]; weight: [V, J]; bias: [V]; the rest: [m].
+        frames: [B * T, J]
+        prefixes: [P, J]
+        output: the output layer
+        points: those of the tile
+        sums: gradients of the whole sum, added to; None where nobody needs them
     """
-    hidden = (frames.index_select(0, at_frames) + prefixes.index_select(0, at_prefixes)).tanh_()
-    logits = torch.addmm(bias, hidden, weight.t())
+    hidden = hidden_vectors(frames.index_select(0, points.frames), prefixes.index_select(0, points.prefixes))
+    logits = output.logits(hidden)
     log_sums = logits.logsumexp(1)
-    if grads is not None:
-        frame_grads, prefix_grads, weight_grad, bias_grad = grads
+    if sums is not None:
         softmax = logits.sub_(log_sums[:, None]).exp_()
-        grad = softmax.mul_((2 * factors * log_sums)[:, None])
-        weight_grad.addmm_(grad.t(), hidden)
-        bias_grad += grad.sum(0)
-        hidden_grad = grad @ weight
-        hidden_grad.addcmul_(hidden_grad, hidden.mul_(hidden), value=-1)
-        frame_grads.index_add_(0, at_frames, hidden_grad)
-        prefix_grads.index_add_(0, at_prefixes, hidden_grad)
-    return factors @ log_sums.square()
+        grad = softmax.mul_((2 * points.factors * log_sums)[:, None])
+        hidden_grad = to_sums_gradient(output.backpropagate(grad, hidden, sums.output), hidden)
+        sums.frames.index_add_(0, points.frames, hidden_grad)
+        sums.prefixes.index_add_(0, points.prefixes, hidden_grad)
+    return points.factors @ log_sums.square()

@@ -20,14 +20,14 @@ class PrefixTree:
     Nodes of an utterance follow one another, parents before children; those of sequence 0, the reference, come first.
 
     Attributes:
-      parents: [P] node of the prefix without its last token; -1 for the empty prefix.
-      tokens: [P] last token of the prefix; blank for the empty prefix.
-      depths: [P] number of tokens of the prefix.
-      utterances: [P] utterance the node belongs to.
-      multiplicities: [P] number of distinct sequences that run through the node.
-      nodes: [B, S, U + 1] node of each prefix of each sequence; beyond its length that of the whole sequence.
-      lengths: [B, S] number of tokens; 0 where there is no sequence.
-      distinct: [B, S] whether the sequence is there and differs from all before it.
+        parents: [P] node of the prefix without its last token; -1 for the empty prefix
+        tokens: [P] last token of the prefix; blank for the empty prefix
+        depths: [P] number of tokens of the prefix
+        utterances: [P] utterance the node belongs to
+        multiplicities: [P] number of distinct sequences that run through the node
+        nodes: [B, S, U + 1] node of each prefix of each sequence; beyond its length that of the whole sequence
+        lengths: [B, S] number of tokens; 0 where there is no sequence
+        distinct: [B, S] whether the sequence is there and differs from all before it
     """
 
     parents: Tensor
@@ -51,11 +51,11 @@ def build_prefix_tree(tokens: Tensor, lengths: Tensor) -> PrefixTree:
     """Build the trees of a batch. Waits for the device, once to check its arguments and once to count nodes.
 
     Args:
-      tokens: [B, S, U] token ids; sequence 0 of each utterance is its reference. Ids beyond a length are ignored.
-      lengths: [B, S] number of tokens; -1 where there is no sequence. Every utterance has a reference.
+        tokens: [B, S, U] token ids; sequence 0 of each utterance is its reference. Ids beyond a length are ignored.
+        lengths: [B, S] number of tokens; -1 where there is no sequence. Every utterance has a reference.
 
     Returns:
-      The packed trees. A sequence that equals an earlier one is not `distinct`.
+        The packed trees. A sequence that equals an earlier one is not `distinct`.
     """
     check_sequences(tokens, lengths)
     steps = torch.arange(tokens.shape[2] + 1, device=tokens.device)
@@ -90,7 +90,8 @@ def distinct_sequences(tokens: Tensor, lengths: Tensor) -> Tensor:
     """[B, S]: whether a sequence is there and differs from all before it.
 
     Args:
-      tokens: [B, S, U]; lengths: [B, S], -1 where there is no sequence.
+        tokens: [B, S, U]
+        lengths: [B, S], -1 where there is no sequence
     """
     steps = torch.arange(tokens.shape[2] + 1, device=tokens.device)
     same = _same_prefixes(tokens, steps <= lengths[:, :, None])
@@ -101,7 +102,8 @@ def _same_prefixes(tokens: Tensor, has_prefix: Tensor) -> Tensor:
     """[B, S, S, U + 1]: whether two sequences both have a prefix of that length and the same one.
 
     Args:
-      tokens: [B, S, U]; has_prefix: [B, S, U + 1].
+        tokens: [B, S, U]
+        has_prefix: [B, S, U + 1]
     """
     equal = (tokens[:, :, None] == tokens[:, None]).cumprod(-1, dtype=torch.uint8).bool()
     equal = torch.nn.functional.pad(equal, (1, 0), value=True)

@@ -36,14 +36,14 @@ def sequence_scores(
     included, by a blank. Without frames, only the empty sequence has an alignment, of score 0.
 
     Args:
-      token_weights: [H, U, T] weight of emitting token u at frame t; any real, or -inf.
-      blank_weights: [H, U + 1, T] weight of leaving frame t after u tokens; any real, or -inf.
-      token_lengths: [H] number of tokens of each sequence; weights beyond are ignored.
-      frame_lengths: [H] number of frames of each sequence; weights beyond are ignored.
-      backend: "torch", "k2", "fast_rnnt" or "auto".
+        token_weights: [H, U, T] weight of emitting token u at frame t; any real, or -inf
+        blank_weights: [H, U + 1, T] weight of leaving frame t after u tokens; any real, or -inf
+        token_lengths: [H] number of tokens of each sequence; weights beyond are ignored
+        frame_lengths: [H] number of frames of each sequence; weights beyond are ignored
+        backend: "torch", "k2", "fast_rnnt" or "auto"
 
     Returns:
-      [H] scores in the dtype of the weights, -inf (with zero gradient) where there is no alignment.
+        [H] scores in the dtype of the weights, -inf (with zero gradient) where there is no alignment
     """
     check_lattice(token_weights, blank_weights, token_lengths, frame_lengths)
     name = resolve_backend(backend, token_weights.device)
@@ -172,7 +172,8 @@ class _K2Recursion(torch.autograd.Function):
         token_grads, blank_grads, reachable = ctx.saved_tensors
         # For unreachable rows k2's gradients mean nothing (they can be NaN), so select rather than multiply.
         scale, reachable = grad_scores[:, None, None], reachable[:, None, None]
-        return torch.where(reachable, token_grads * scale, 0), torch.where(reachable, blank_grads * scale, 0), None, None, None
+        token_grads, blank_grads = (torch.where(reachable, x * scale, 0) for x in (token_grads, blank_grads))
+        return token_grads, blank_grads, None, None, None
 
 
 def _import_backend(name: str) -> ModuleType:

@@ -4,8 +4,8 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
+from transducer_gn.lattice.joint import LatticeInputs, OutputLayer, joint_logits
 from transducer_gn.model.precision import full_precision
 from transducer_gn.model.scaled import ScaledLinear
 
@@ -55,8 +55,23 @@ class Joiner(nn.Module):
         """The biases [V] of the output layer as they act."""
         return self.output.bias() + self.bias_offsets
 
+    @property
+    def output_layer(self) -> OutputLayer:
+        """The output layer as it acts."""
+        return OutputLayer(self.output_weight, self.output_bias)
+
+    def lattice_inputs(self, encoder_out: Tensor, frame_lengths: Tensor, predictor_out: Tensor) -> LatticeInputs:
+        """What lattices need of this joiner: each frame and each prefix projected once.
+
+        Args:
+            encoder_out: [B, T, D] encoder frames
+            frame_lengths: [B] number of frames of each utterance
+            predictor_out: [P, D] predictor outputs of the prefixes, or states, of the lattices
+        """
+        frames = self.project_encoder(encoder_out)
+        return LatticeInputs(frames, frame_lengths, self.project_predictor(predictor_out), self.output_layer)
+
     @full_precision
     def forward(self, projected_encoder: Tensor, projected_predictor: Tensor) -> Tensor:
         """Logits [..., V] from projections [..., J] that broadcast against each other."""
-        hidden = (projected_encoder + projected_predictor).tanh()
-        return functional.linear(hidden, self.output_weight, self.output_bias)
+        return joint_logits(projected_encoder, projected_predictor, self.output_layer)

@@ -1,87 +1,65 @@
-"""The objective with exact Z, for finite-state predictors: a sum over every label sequence instead of an N-best list.
+"""Exact Z, for finite-state predictors: a sum over every label sequence instead of an N-best list.
 
-The joiner is evaluated at every frame for every state of the predictor, V^c of them. Only logits are kept for backward;
-hidden vectors are computed again, a few frames at a time.
+The joiner is evaluated at every frame for every state of the predictor, V^c of them.
 """
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from transducer_gn.lattice.finite_state import capped_scores, log_normaliser, sequence_weights
-from transducer_gn.training.objective import Objective
-
-# Hidden vectors that exist at a time.
-POINTS = {"cpu": 1 << 13, "cuda": 1 << 17}
+from transducer_gn.lattice.finite_state import capped_scores, log_normaliser, sequence_weights, state_logits
+from transducer_gn.lattice.interpolation import Interpolation
+from transducer_gn.lattice.joint import LatticeInputs
+from transducer_gn.training.objective import Objective, Terms, combine
+from transducer_gn.training.schedule import Weights as SchedulePoint
 
 
 def exact_objective(
-    frames: Tensor,
-    frame_lengths: Tensor,
-    states: Tensor,
+    inputs: LatticeInputs, tokens: Tensor, token_lengths: Tensor, point: SchedulePoint, max_tokens_per_frame: int
+) -> Objective:
+    """The objective of a batch; for the arguments see `exact_terms`."""
+    terms = exact_terms(inputs, tokens, token_lengths, Interpolation(point.alpha), max_tokens_per_frame)
+    return combine(terms, point, inputs.frame_lengths)
+
+
+def exact_terms(
+    inputs: LatticeInputs,
     tokens: Tensor,
     token_lengths: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    *,
-    alpha: float,
-    regulariser_weight: float = 0.0,
+    interpolation: Interpolation,
     max_tokens_per_frame: int,
-) -> Objective:
-    """The objective of a batch; numerator and Z both allow at most so many tokens per frame.
+) -> Terms:
+    """The terms of the objective; there is no prior on alignments here.
 
     Args:
-      frames: [B, T, J] projected encoder frames; frame_lengths: [B].
-      states: [V**c, J] projected predictor output of every state.
-      tokens: [B, U] references; token_lengths: [B].
-      weight: [V, J] and bias: [V] of the joiner's output layer.
+        inputs: with a prefix for each of the V**c states
+        tokens: [B, U] references
+        token_lengths: [B] their numbers of tokens
+        interpolation: of the references' weights
+        max_tokens_per_frame: most tokens at one frame, of the references' alignments and of all that is in Z
     """
-    logits = state_logits(frames, states, weight, bias)
+    logits = state_logits(inputs)
     log_sums = logits.logsumexp(3)
-    lengths = token_lengths[:, None]
+    lengths, frame_lengths = token_lengths[:, None], inputs.frame_lengths
     token_weights, blank_weights, at_states = sequence_weights(logits, tokens[:, None], lengths)
     # Interpolated only along the reference: the lattice of all states is too large to do so everywhere.
     utterance = torch.arange(len(tokens), device=tokens.device)[:, None, None]
-    subtracted = alpha * log_sums.transpose(1, 2)[utterance, at_states]
+    interpolated = interpolation.arcs(token_weights, blank_weights, log_sums.transpose(1, 2)[utterance, at_states])
 
     def score(token_weights: Tensor, blank_weights: Tensor) -> Tensor:
         return capped_scores(token_weights, blank_weights, lengths, frame_lengths, max_tokens_per_frame)[:, 0]
 
-    numerator = score(token_weights - subtracted[:, :, :-1], blank_weights - subtracted)
-    normaliser = log_normaliser(logits, frame_lengths, max_tokens_per_frame)
-    loss = ((1 - alpha) * normaliser - numerator).sum()
-    valid = torch.arange(frames.shape[1], device=frames.device) < frame_lengths[:, None]
-    squares = torch.where(valid[..., None], log_sums.square(), 0)
-    regulariser = squares.sum() / states.shape[0]
-    if regulariser_weight > 0:
-        loss = loss + regulariser_weight * regulariser
-    with torch.no_grad():
-        share = (score(token_weights, blank_weights) - normaliser).exp().sum()
-    sums = {
-        "loss": loss,
-        "numerator": numerator.sum(),
-        "log_normaliser": normaliser.sum(),
-        "regulariser": regulariser,
-        "reference_share": share,
-        "competitors": torch.zeros(()),
-        "frames": frame_lengths.sum(),
-        "utterances": torch.tensor(len(frame_lengths)),
-    }
-    return Objective(loss, {name: value.detach().to(loss.device) for name, value in sums.items()}, log_sums.detach()[valid])
-
-
-def state_logits(frames: Tensor, states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Raw weights [B, T, V**c, V] of every label in every state at every frame.
-
-    Args:
-      frames: [B, T, J]; states: [V**c, J]; weight: [V, J]; bias: [V].
-    """
-    height = max(1, POINTS[frames.device.type] // len(states))
-    flat = frames.flatten(0, 1)
-    parts = [checkpoint(_joiner, part, states, weight, bias, use_reentrant=False) for part in flat.split(height)]
-    return torch.cat(parts).view(*frames.shape[:2], len(states), -1)
-
-
-def _joiner(frames: Tensor, states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """[n, V**c, V] from frames [n, J] and states [V**c, J]."""
-    return torch.nn.functional.linear(torch.tanh(frames[:, None] + states), weight, bias)
+    numerator = score(*interpolated)
+    normaliser, share = None, None
+    if not interpolation.is_local:
+        normaliser = log_normaliser(logits, frame_lengths, max_tokens_per_frame)
+        with torch.no_grad():
+            share = (score(token_weights, blank_weights) - normaliser).exp()
+    within = inputs.within[..., None]
+    return Terms(
+        numerator=numerator,
+        log_normaliser=normaliser,
+        reference_share=share,
+        regulariser=torch.where(within, log_sums.square(), 0).sum() / logits.shape[2],
+        log_sums=torch.where(within, log_sums.detach(), 0),
+        competitors=torch.zeros(()),
+    )

@@ -16,8 +16,9 @@ from transducer_gn.model.transducer import Transducer
 from transducer_gn.search.competitors import Competitors, find_competitors
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.exact_objective import exact_objective
-from transducer_gn.training.objective import Objective, transducer_objective
-from transducer_gn.training.schedule import Weights
+from transducer_gn.training.nbest_objective import nbest_objective
+from transducer_gn.training.objective import Objective
+from transducer_gn.training.schedule import Weights as SchedulePoint
 
 PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -27,8 +28,10 @@ class Plan:
     """A batch with what was decided about it before its turn.
 
     Attributes:
-      competitors: found ahead of time, or None to search now.
-      seed: of everything random in this batch's pass.
+        batch: on the model's device
+        chunk: what its frames see
+        competitors: found ahead of time, or None to search now
+        seed: of everything random in this batch's pass
     """
 
     batch: Batch
@@ -45,26 +48,33 @@ class TrainingPass(nn.Module):
         self.model = model
         self.config = config
 
-    def forward(self, plan: Plan, weights: Weights, warmup: float, clock: Clock) -> Objective:
+    def forward(self, plan: Plan, point: SchedulePoint, warmup: float, clock: Clock) -> Objective:
         """The objective of one batch, which is on the model's device."""
         with clock.part("encoder"):
             encoder_out, frame_lengths = self.encode(plan.batch, plan.chunk, warmup)
-        return self.objective(encoder_out, frame_lengths, plan, weights, clock)
+        return self.objective(encoder_out, frame_lengths, plan, point, clock)
 
     def objective(
-        self, encoder_out: Tensor, frame_lengths: Tensor, plan: Plan, weights: Weights, clock: Clock
+        self, encoder_out: Tensor, frame_lengths: Tensor, plan: Plan, point: SchedulePoint, clock: Clock
     ) -> Objective:
-        """What follows the encoder, whose output is [B, T, D] with frame_lengths [B]."""
-        batch = plan.batch
+        """What follows the encoder.
+
+        Args:
+            encoder_out: [B, T, D] encoder frames
+            frame_lengths: [B] number of frames of each utterance
+            plan: of the batch
+            point: alpha, the regulariser's weight and the diagonal prior, now
+            clock: told how long its parts take
+        """
         if self.config.normalisation.exact:
             with clock.part("objective"):
-                return self._exact(encoder_out, frame_lengths, batch, weights)
+                return self._exact(encoder_out, frame_lengths, plan.batch, point)
         competitors = plan.competitors
-        if competitors is None and weights.alpha < 1:
+        if competitors is None and point.alpha < 1:
             with clock.part("search"):
-                competitors = self.search(encoder_out, frame_lengths, batch, weights.alpha)
+                competitors = self.search(encoder_out, frame_lengths, plan.batch, point.alpha)
         with clock.part("objective"):
-            return self._nbest(encoder_out, frame_lengths, batch, competitors, weights, plan.seed)
+            return self._nbest(encoder_out, frame_lengths, plan, competitors, point)
 
     def encode(self, batch: Batch, chunk: Chunk, warmup: float = 1.0) -> tuple[Tensor, Tensor]:
         """Encoder frames [B, T, D] and their numbers [B], in the configured precision."""
@@ -77,7 +87,10 @@ class TrainingPass(nn.Module):
         """Competitors of a batch under the model as it is; no gradient flows.
 
         Args:
-          encoder_out: [B, T, D]; frame_lengths: [B].
+            encoder_out: [B, T, D] encoder frames
+            frame_lengths: [B] number of frames of each utterance
+            batch: with the references
+            alpha: interpolation weight of the search
         """
         settings = self.config.competitors
         return find_competitors(
@@ -96,44 +109,22 @@ class TrainingPass(nn.Module):
         self,
         encoder_out: Tensor,
         frame_lengths: Tensor,
-        batch: Batch,
+        plan: Plan,
         competitors: Competitors | None,
-        weights: Weights,
-        seed: int,
+        point: SchedulePoint,
     ) -> Objective:
         """The objective with Z over the reference and its competitors."""
-        tokens, lengths = batch.tokens[:, None], batch.token_lengths[:, None]
+        tokens, lengths = plan.batch.tokens[:, None], plan.batch.token_lengths[:, None]
         if competitors is not None:
-            tokens, lengths = competitors.with_references(batch.tokens, batch.token_lengths)
+            tokens, lengths = competitors.with_references(plan.batch.tokens, plan.batch.token_lengths)
         tree = build_prefix_tree(tokens, lengths)
-        joiner = self.model.joiner
         outputs = self.model.predictor.unroll_tree(tree.parents, tree.tokens, tree.depths)
-        return transducer_objective(
-            joiner.project_encoder(encoder_out),
-            frame_lengths,
-            joiner.project_predictor(outputs),
-            tree,
-            joiner.output_weight,
-            joiner.output_bias,
-            alpha=weights.alpha,
-            regulariser_weight=weights.regulariser,
-            diagonal_prior=weights.diagonal_prior,
-            settings=self.config.objective,
-            generator=torch.Generator().manual_seed(seed),
-        )
+        inputs = self.model.joiner.lattice_inputs(encoder_out, frame_lengths, outputs)
+        generator = torch.Generator().manual_seed(plan.seed)
+        return nbest_objective(inputs, tree, point, self.config.objective, generator)
 
-    def _exact(self, encoder_out: Tensor, frame_lengths: Tensor, batch: Batch, weights: Weights) -> Objective:
+    def _exact(self, encoder_out: Tensor, frame_lengths: Tensor, batch: Batch, point: SchedulePoint) -> Objective:
         """The objective with Z over all sequences."""
-        joiner = self.model.joiner
-        return exact_objective(
-            joiner.project_encoder(encoder_out),
-            frame_lengths,
-            joiner.project_predictor(self.model.predictor.all_states()),
-            batch.tokens,
-            batch.token_lengths,
-            joiner.output_weight,
-            joiner.output_bias,
-            alpha=weights.alpha,
-            regulariser_weight=weights.regulariser,
-            max_tokens_per_frame=self.config.normalisation.exact_tokens_per_frame,
-        )
+        inputs = self.model.joiner.lattice_inputs(encoder_out, frame_lengths, self.model.predictor.all_states())
+        limit = self.config.normalisation.exact_tokens_per_frame
+        return exact_objective(inputs, batch.tokens, batch.token_lengths, point, limit)
