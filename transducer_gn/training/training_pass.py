@@ -17,7 +17,7 @@ from transducer_gn.search.competitors import Competitors, find_competitors
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.exact_objective import exact_objective
 from transducer_gn.training.objective import Objective, transducer_objective
-from transducer_gn.training.schedule import Weights
+from transducer_gn.training.schedule import SchedulePoint
 
 PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -45,14 +45,14 @@ class TrainingPass(nn.Module):
         self.model = model
         self.config = config
 
-    def forward(self, plan: Plan, weights: Weights, warmup: float, clock: Clock) -> Objective:
+    def forward(self, plan: Plan, weights: SchedulePoint, warmup: float, clock: Clock) -> Objective:
         """The objective of one batch, which is on the model's device."""
         with clock.part("encoder"):
             encoder_out, frame_lengths = self.encode(plan.batch, plan.chunk, warmup)
         return self.objective(encoder_out, frame_lengths, plan, weights, clock)
 
     def objective(
-        self, encoder_out: Tensor, frame_lengths: Tensor, plan: Plan, weights: Weights, clock: Clock
+        self, encoder_out: Tensor, frame_lengths: Tensor, plan: Plan, weights: SchedulePoint, clock: Clock
     ) -> Objective:
         """What follows the encoder, whose output is [B, T, D] with frame_lengths [B]."""
         batch = plan.batch
@@ -98,7 +98,7 @@ class TrainingPass(nn.Module):
         frame_lengths: Tensor,
         batch: Batch,
         competitors: Competitors | None,
-        weights: Weights,
+        weights: SchedulePoint,
         seed: int,
     ) -> Objective:
         """The objective with Z over the reference and its competitors."""
@@ -122,7 +122,7 @@ class TrainingPass(nn.Module):
             generator=torch.Generator().manual_seed(seed),
         )
 
-    def _exact(self, encoder_out: Tensor, frame_lengths: Tensor, batch: Batch, weights: Weights) -> Objective:
+    def _exact(self, encoder_out: Tensor, frame_lengths: Tensor, batch: Batch, weights: SchedulePoint) -> Objective:
         """The objective with Z over all sequences."""
         joiner = self.model.joiner
         return exact_objective(
