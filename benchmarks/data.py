@@ -32,7 +32,7 @@ from transducer_gn.model.transducer import build_model
 from transducer_gn.synthetic.mini_corpus import make_mini_corpus
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.optimiser import build_optimiser
-from transducer_gn.training.schedule import Weights
+from transducer_gn.training.schedule import SchedulePoint
 from transducer_gn.training.training_pass import Plan, TrainingPass
 
 PART = "train-mini"
@@ -93,7 +93,7 @@ def mini_model_step() -> Callable[[Batch], None]:
 
     def step(batch: Batch) -> None:
         optimiser.zero_grad()
-        training_pass(Plan(batch, chunk, None, seed=0), Weights(1.0, 0.0), 1.0, clock).loss.backward()
+        training_pass(Plan(batch, chunk, None, seed=0), SchedulePoint(1.0, 0.0), 1.0, clock).loss.backward()
         optimiser.step()
 
     return step

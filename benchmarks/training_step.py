@@ -31,11 +31,11 @@ from transducer_gn.search.competitors import Competitors
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.dense_objective import dense_objective
 from transducer_gn.training.optimiser import build_optimiser
-from transducer_gn.training.schedule import Weights
+from transducer_gn.training.schedule import SchedulePoint
 from transducer_gn.training.training_pass import Plan, TrainingPass
 
 VARIANTS = ("local", "global", "paper_way")
-GLOBAL = Weights(alpha=0.3, regulariser=0.01)
+GLOBAL = SchedulePoint(alpha=0.3, regulariser=0.01)
 CHUNK = Chunk(16, 64)
 SECONDS = 10
 SWEEP = (2, 5, 10, 20, 50)
@@ -82,13 +82,13 @@ class Step:
     def run(self, variant: str) -> None:
         """One whole step."""
         self.optimiser.zero_grad(set_to_none=True)
-        loss = self._paper_way() if variant == "paper_way" else self._ours(Weights(1.0, 0.0) if variant == "local" else GLOBAL)
+        loss = self._paper_way() if variant == "paper_way" else self._ours(SchedulePoint(1.0, 0.0) if variant == "local" else GLOBAL)
         with self.clock.part("backward"):
             loss.backward()
         with self.clock.part("optimiser"):
             self.optimiser.step()
 
-    def _ours(self, weights: Weights) -> torch.Tensor:
+    def _ours(self, weights: SchedulePoint) -> torch.Tensor:
         return self.training_pass(Plan(self.batch, CHUNK, None, seed=0), weights, 1.0, self.clock).loss
 
     def _paper_way(self) -> torch.Tensor:

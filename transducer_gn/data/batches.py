@@ -3,7 +3,7 @@
 import random
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -71,9 +71,7 @@ class Batch:
 class BatchDataset(Dataset):
     """Makes a `Batch` from numbered cuts; the same cuts with the same number give the same batch anywhere."""
 
-    def __init__(
-        self, tokenizer: Tokenizer, settings: BatchConfig, augment: bool, noise: CutSet | None = None
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer, settings: BatchConfig, augment: bool, noise: CutSet | None = None) -> None:
         self._tokenizer = tokenizer
         self._settings = settings
         self._extractor = fbank() if settings.on_the_fly else None
@@ -122,22 +120,18 @@ def collate_features(cuts: Iterable[Cut], extractor: FeatureExtractor | None) ->
 
 
 class ResumableBatches(ABC):
-    """Batches of one epoch after another: iterating goes on where `state_dict` says.
+    """This rank's batches of any epoch from any position on, always the same.
 
-    One pass of a `for` loop yields what is left of the current epoch and then moves on to the start of the next, so
-    the same object serves one epoch after another.
+    Nothing here remembers a position: whoever trains knows how many batches of which epoch are done. Iterating over the
+    object itself yields the first epoch, which is all of it where nothing is shuffled.
     """
 
-    def __init__(self) -> None:
-        self.epoch = 0
-        self.consumed = 0
+    @abstractmethod
+    def starting_at(self, epoch: int, batch: int = 0) -> Iterable[Batch]:
+        """Return the batches of `epoch` but the first `batch`."""
 
     @abstractmethod
-    def _remaining(self) -> Iterable[Batch]:
-        """Return the batches of `epoch` but the first `consumed`."""
-
-    @abstractmethod
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         """Return everything that the sequence of batches depends on."""
 
     @abstractmethod
@@ -148,40 +142,24 @@ class ResumableBatches(ABC):
         """Return the batches of an epoch that need most memory, where they can be told without reading the data."""
         return []
 
-    def set_epoch(self, epoch: int) -> None:
-        """Go to the start of an epoch."""
-        self.epoch = epoch
-        self.consumed = 0
-
     def __iter__(self) -> Iterator[Batch]:
-        for batch in self._remaining():
-            self.consumed += 1
-            yield batch
-        self.set_epoch(self.epoch + 1)
+        return iter(self.starting_at(epoch=0))
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position: how many batches of which epoch were handed out, and of which data.
-
-        Call it in the loop's body or between loops: batches that workers prepared but nobody got do not count.
-        """
-        return {"epoch": self.epoch, "consumed": self.consumed, "identity": self._identity()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to a position; data or settings that would give other batches are refused."""
-        for name, value in self._identity().items():
-            if state["identity"].get(name) != value:
+    def check_identity(self, before: Mapping[str, Any]) -> None:
+        """Refuse data or settings that would give other batches than those whose `identity` was `before`."""
+        for name, value in self.identity().items():
+            if before.get(name) != value:
                 raise UserError(
-                    f"cannot resume: {name} was {state['identity'].get(name)} and is now {value}, "
+                    f"cannot resume: {name} was {before.get(name)} and is now {value}, "
                     "so the batches left would be others; use the same data and settings, or start a new run"
                 )
-        self.epoch, self.consumed = state["epoch"], state["consumed"]
 
 
 def leave_stopping_to_training(_: int) -> None:
     """Called in every process that loads batches.
 
-    A scheduler that ends a job sends its signal to all processes. Training saves what it has and then ends these; without
-    them it could not.
+    A scheduler that ends a job sends its signal to all processes. Training saves what it has and then ends these;
+    without them it could not.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -215,7 +193,6 @@ class Batches(ResumableBatches):
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        super().__init__()
         self._settings = settings
         self._token_model = tokenizer.fingerprint
         self._dataset = BatchDataset(tokenizer, settings, training, noise)
@@ -234,11 +211,12 @@ class Batches(ResumableBatches):
         most_frames = max(numbered, key=lambda x: longest[id(x)])
         return [self._dataset[x] for x in ([most_audio] if most_audio is most_frames else [most_audio, most_frames])]
 
-    def _remaining(self) -> Iterable[Batch]:
+    def starting_at(self, epoch: int, batch: int = 0) -> Iterable[Batch]:
+        """Load them, with the configured number of processes."""
         # Without a generator of its own the loader would draw from training's, once more in every resumed run.
         return DataLoader(
             self._dataset,
-            sampler=self._sampler.batches(self.epoch, skip=self.consumed),
+            sampler=self._sampler.batches(epoch, skip=batch),
             batch_size=None,
             num_workers=self._settings.num_workers,
             pin_memory=torch.cuda.is_available(),
@@ -246,7 +224,7 @@ class Batches(ResumableBatches):
             worker_init_fn=leave_stopping_to_training,
         )
 
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         """Batches do not depend on the number of workers."""
         settings = {name: value for name, value in asdict(self._settings).items() if name != "num_workers"}
         return settings | self._sampler.identity() | {"token model": self._token_model}

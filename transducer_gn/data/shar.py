@@ -173,7 +173,6 @@ class ShardedBatches(ResumableBatches):
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        super().__init__()
         if settings.on_the_fly:
             raise UserError("on_the_fly needs audio, but Shar exports hold features; switch it off")
         shards = read_index(folder)["shards"]
@@ -194,12 +193,13 @@ class ShardedBatches(ResumableBatches):
         """The same in every epoch."""
         return self.batches_per_epoch
 
-    def _remaining(self) -> Iterable[Batch]:
+    def starting_at(self, epoch: int, batch: int = 0) -> Iterable[Batch]:
+        """Read over what was consumed without decoding it."""
         lane = LaneDataset(
             dataset=self._dataset,
             usable=self._usable,
-            epoch=self.epoch,
-            skip=self.consumed,
+            epoch=epoch,
+            skip=batch,
             batches=self.batches_per_epoch,
             **self._arguments,
         )
@@ -214,7 +214,8 @@ class ShardedBatches(ResumableBatches):
         )
         return (batch for batch in loader if batch is not None)
 
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
+        """Batches depend on the number of workers, too."""
         return asdict(self._arguments["settings"]) | {
             "shards": read_index(self._arguments["folder"])["shards"],
             "world size": self._arguments["world_size"],

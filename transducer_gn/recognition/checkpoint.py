@@ -10,6 +10,7 @@ import pickle
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,11 @@ from transducer_gn.config import Config, config_from
 
 FORMAT = "transducer_gn checkpoint 2"
 FORMAT_1 = "transducer_gn checkpoint 1"
+ANY_FORMAT = re.compile(r"transducer_gn checkpoint (\d+)")
+
+
+class NewerFormatError(UserError):
+    """A checkpoint was written by a later version of this program."""
 
 
 @dataclass
@@ -32,6 +38,7 @@ class Progress:
         step: updates made
         epoch: whole epochs done
         batch: batches done of the current epoch
+        batches_in_epoch: batches of the current epoch, as many on every rank; 0 until they are counted
         branch_epoch: epochs done when this run branched off; its schedule counts from there
         best_epoch: the epoch of this run with the lowest word error rate on the dev set, from 1; 0 for none. Without a
             dev set it is the newest epoch
@@ -43,10 +50,40 @@ class Progress:
     step: int = 0
     epoch: int = 0
     batch: int = 0
+    batches_in_epoch: int = 0
     branch_epoch: int = 0
     best_epoch: int = 0
     best_wer: float = float("inf")
     best_alpha: float = 1.0
+
+    @property
+    def epochs(self) -> Fraction:
+        """Epochs done, the share of the current one included."""
+        return self.epoch + Fraction(self.batch, max(self.batches_in_epoch, 1))
+
+    @property
+    def epochs_since_branch(self) -> Fraction:
+        """Epochs done since training branched off, or began."""
+        return self.epochs - self.branch_epoch
+
+    def count_update(self, batches: int) -> None:
+        """One more update, made of so many batches."""
+        self.step += 1
+        self.batch += batches
+
+    def end_epoch(self) -> None:
+        """Go to the start of the next epoch."""
+        self.epoch, self.batch, self.batches_in_epoch = self.epoch + 1, 0, 0
+
+    def branch(self) -> None:
+        """Begin a run of its own here, whose epochs are compared with each other only."""
+        self.branch_epoch = self.epoch
+        self.best_epoch, self.best_wer = 0, float("inf")
+
+    def compare(self, wer: float, alpha: float) -> None:
+        """Note the epoch that has just ended as the best if it is; `wer` is NaN where there is no dev set."""
+        if not wer >= self.best_wer or alpha != self.best_alpha:
+            self.best_epoch, self.best_wer, self.best_alpha = self.epoch, wer, alpha
 
 
 @dataclass(frozen=True)
@@ -120,12 +157,18 @@ def load_checkpoint(path: Path, mmap: bool = False) -> Checkpoint:
         raise UserError(
             f"{path} cannot be read as a checkpoint, it may be cut short; delete it or use another"
         ) from error
-    if not isinstance(content, dict) or content.get("format") not in (FORMAT, FORMAT_1):
+    found = content.get("format") if isinstance(content, dict) else None
+    if found not in (FORMAT, FORMAT_1):
+        if isinstance(found, str) and ANY_FORMAT.fullmatch(found):
+            raise NewerFormatError(
+                f'{path} is a "{found}", which a later version of this program wrote; this one reads up to "{FORMAT}": '
+                "update the program, or use another checkpoint or folder"
+            )
         raise UserError(f"{path} is not a checkpoint of this program; delete it or use another")
     try:
-        return _checkpoint_from(_from_format_1(content) if content["format"] == FORMAT_1 else content)
+        return _checkpoint_from(_from_format_1(content) if found == FORMAT_1 else content)
     except (UserError, KeyError, TypeError) as error:
-        reason = error if isinstance(error, UserError) else f"it has no {error}"
+        reason = error if isinstance(error, UserError) else f"its parts are others ({error})"
         raise UserError(f"{path} is of another version of this program: {reason}; use another checkpoint") from error
 
 
@@ -179,12 +222,17 @@ def epoch_path(folder: Path, epoch: int) -> Path:
 
 
 def newest_checkpoint(folder: Path) -> tuple[Path, Checkpoint] | None:
-    """The valid checkpoint of a folder with the most updates; files that cannot be read are named and passed over."""
+    """The valid checkpoint of a folder with the most updates; files that cannot be read are named and passed over.
+
+    Those of a later version of the program are not: going on from an older one would write over them.
+    """
     found = []
     for path in folder.glob("*.pt"):
         if re.fullmatch(r"(checkpoint|epoch)-\d+\.pt", path.name):
             try:
                 found.append((load_checkpoint(path, mmap=True).progress.step, path.name, path))
+            except NewerFormatError:
+                raise
             except UserError as error:
                 logging.warning("%s; trying the one before", error)
     for _, _, path in sorted(found, reverse=True):

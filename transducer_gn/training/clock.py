@@ -10,7 +10,7 @@ import torch
 class Clock:
     """Adds up seconds by part of the update.
 
-    On a GPU work runs on after a call returns; `exact` makes each part wait for it, which costs time itself, so it is
+    On a GPU work runs on after a call returns; with `exact` each part synchronises, which costs time itself, so it is
     switched on for a few updates only.
     """
 
@@ -22,10 +22,10 @@ class Clock:
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
         """Count the block's time under `name`."""
-        self._wait()
+        self._synchronise()
         start = time.perf_counter()
         yield
-        self._wait()
+        self._synchronise()
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
     def take(self) -> dict[str, float]:
@@ -33,6 +33,6 @@ class Clock:
         seconds, self.seconds = self.seconds, {}
         return seconds
 
-    def _wait(self) -> None:
+    def _synchronise(self) -> None:
         if self.exact and self._device.type == "cuda":
             torch.cuda.synchronize(self._device)

@@ -26,9 +26,10 @@ class Logbook:
     """Writes what happens in a run; on ranks other than the first it does nothing.
 
     Args:
-      folder: of the experiment.
-      step: updates done when the run starts or resumes; metrics of later ones are from a life that was cut off
-        after its last checkpoint, and are dropped.
+        folder: of the experiment
+        step: updates done when the run starts or resumes. Metrics of later ones were written after the last checkpoint
+            of a run that was then killed; they are dropped, since these updates are made again
+        active: whether to write at all
     """
 
     def __init__(self, folder: Path, step: int, active: bool):
@@ -102,7 +103,9 @@ def start_log(folder: Path, rank: int) -> None:
         # On a terminal the line of progress is rewritten in place instead.
         console.addFilter(lambda record: not (record.name.endswith("progress") and sys.stderr.isatty()))
         handlers.append(console)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", handlers=handlers, force=True)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", handlers=handlers, force=True
+    )
 
 
 def describe_run(config: Config, backend: str, world_size: int, device: torch.device, parameters: int) -> None:

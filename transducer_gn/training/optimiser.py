@@ -1,6 +1,6 @@
 """Eve, a variant of Adam for scaled parameters, and Eden, its learning rate."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,8 @@ class Eve(Optimizer):
 
     Each step first multiplies by 1 - `weight_decay` every tensor of more than one element whose root mean square is
     above `target_rms`, then moves along m / (sqrt(v) + eps), with Adam's running means m and v corrected for
-    their start at zero. The decay does not depend on the learning rate.
+    their start at zero. The decay does not depend on the learning rate. A model of hundreds of tensors costs no more
+    operations than one of a few: see `_update`.
     """
 
     def __init__(
@@ -38,31 +39,76 @@ class Eve(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    update(parameter, self.state[parameter], group)
+            for parameters in _of_one_kind(group["params"]):
+                self._update(parameters, group)
         return loss
 
+    def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        """One step for parameters of one device and type: every operation takes all of them at once."""
+        states = [self._counted(parameter) for parameter in parameters]
+        gradients = [parameter.grad for parameter in parameters]
+        means, mean_squares = ([state[name] for state in states] for name in ("mean", "mean_square"))
+        beta1, beta2 = group["betas"]
+        torch._foreach_lerp_(means, gradients, 1 - beta1)
+        torch._foreach_mul_(mean_squares, beta2)
+        torch._foreach_addcmul_(mean_squares, gradients, gradients, value=1 - beta2)
+        _shrink_outgrown([x for x in parameters if x.numel() > 1], group["target_rms"], group["weight_decay"])
+        denominators = torch._foreach_div(mean_squares, [1 - beta2 ** state["step"] for state in states])
+        torch._foreach_sqrt_(denominators)
+        torch._foreach_add_(denominators, group["eps"])
+        rates = [-group["lr"] / (1 - beta1 ** state["step"]) for state in states]
+        torch._foreach_addcdiv_(parameters, means, denominators, scalars=rates)
 
-def update(parameter: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-    """One step of Eve for one parameter [...] with the `state` and the settings of its `group`."""
-    if not state:
-        state["step"] = 0
-        state["mean"] = torch.zeros_like(parameter)
-        state["mean_square"] = torch.zeros_like(parameter)
-    state["step"] += 1
-    beta1, beta2 = group["betas"]
-    gradient = parameter.grad
-    mean = state["mean"].lerp_(gradient, 1 - beta1)
-    mean_square = state["mean_square"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-    if parameter.numel() > 1:
-        # As a factor and not as a branch, so that an accelerator need not report the norm to the host.
-        outgrown = parameter.norm() > group["target_rms"] * parameter.numel() ** 0.5
-        parameter.mul_(1 - group["weight_decay"] * outgrown.to(parameter.dtype))
-    mean_correction = 1 - beta1 ** state["step"]
-    square_correction = 1 - beta2 ** state["step"]
-    denominator = (mean_square / square_correction).sqrt_().add_(group["eps"])
-    parameter.addcdiv_(mean, denominator, value=-group["lr"] / mean_correction)
+    def _counted(self, parameter: Tensor) -> dict[str, Any]:
+        """The state of a parameter, with this step counted."""
+        state = self.state[parameter]
+        if not state:
+            state["step"] = 0
+            state["mean"] = torch.zeros_like(parameter)
+            state["mean_square"] = torch.zeros_like(parameter)
+        state["step"] += 1
+        return state
+
+
+def _of_one_kind(parameters: Iterable[Tensor]) -> list[list[Tensor]]:
+    """The parameters that have a gradient, divided by device and type, in their order."""
+    kinds: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
+    for parameter in parameters:
+        if parameter.grad is not None:
+            kinds.setdefault((parameter.device, parameter.dtype), []).append(parameter)
+    return list(kinds.values())
+
+
+def _shrink_outgrown(parameters: list[Tensor], target_rms: float, decay: float) -> None:
+    """Multiply by 1 - `decay` those whose root mean square is above `target_rms`; others by 1.
+
+    A factor and not a choice, so that an accelerator need not report the norms to the host.
+    """
+    if not parameters:
+        return
+    norms = torch._foreach_norm(parameters)
+    torch._foreach_sub_(norms, [target_rms * parameter.numel() ** 0.5 for parameter in parameters])
+    outgrown = torch.stack(norms) > 0  # [n]
+    factors = 1 - decay * outgrown.to(parameters[0].dtype)
+    torch._foreach_mul_(parameters, _spread(factors, parameters))
+
+
+def _spread(factors: Tensor, parameters: list[Tensor]) -> Sequence[Tensor]:
+    """Each of the factors [n] as a tensor that its parameter can be multiplied by."""
+    if _broadcasts_lists(factors.device):
+        return factors.unbind()
+    sizes = [parameter.numel() for parameter in parameters]
+    repeats = torch.tensor(sizes).to(factors.device, non_blocking=True)
+    parts = factors.repeat_interleave(repeats, output_size=sum(sizes)).split(sizes)
+    return [part.view(parameter.shape) for part, parameter in zip(parts, parameters, strict=True)]
+
+
+def _broadcasts_lists(device: torch.device) -> bool:
+    """Whether a list of numbers costs a device no more than a list of equal shapes.
+
+    An accelerator works on a whole list at once only where shapes are equal; else it launches a kernel per tensor.
+    """
+    return device.type == "cpu"
 
 
 class Eden:

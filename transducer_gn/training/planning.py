@@ -5,7 +5,8 @@ drawn before: a resumed run draws what the uninterrupted one would have drawn.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
 import torch
@@ -16,69 +17,94 @@ from transducer_gn.data.batches import Batch
 from transducer_gn.model.chunk import Chunk, draw_chunk
 from transducer_gn.model.subsampling import subsampled_lengths
 from transducer_gn.search.competitors import Competitors
+from transducer_gn.training.distributed import World
 from transducer_gn.training.training_pass import Plan, TrainingPass
 
 
 class Planner:
-    """Plans the batches of an epoch, searching `lookahead` of them at a time once alpha is below 1.
+    """Plans one batch after another; with look-ahead, whole groups of batches are searched before their turn.
 
-    Attributes:
-      pending: competitors of the batches that were searched together and have not had their turn yet. They belong to
-        the parameters at the time of the search, so a checkpoint must hold them.
+    Args:
+        training_pass: encodes and searches
+        config: of the run
+        world: this process and its device
+        pending: competitors that were found before the run was stopped, for the batches that come first
     """
 
-    def __init__(self, training_pass: TrainingPass, config: Config, rank: int, device: torch.device):
+    def __init__(self, training_pass: TrainingPass, config: Config, world: World, pending: Sequence[Competitors] = ()):
         self._pass = training_pass
         self._config = config
-        self._rank = rank
-        self._device = device
-        self.pending: deque[Competitors] = deque()
-
-    def plans(self, batches: Iterable[Batch], epoch: int, first: int, alpha_now) -> Iterator[Plan]:
-        """Plans for `batches`, the rest of `epoch` from batch number `first` on.
-
-        Args:
-          alpha_now: a function that tells alpha at the moment of a search.
-        """
-        numbered = enumerate(batches, first)
-        while group := list(islice(numbered, self._group_size(alpha_now()))):
-            group = [(number, batch.to(self._device), self._chunk(batch, epoch, number)) for number, batch in group]
-            if not self.pending and self._config.competitors.lookahead and alpha_now() < 1:
-                self.pending.extend(self._search_ahead(batch, chunk, alpha_now()) for _, batch, chunk in group)
-            for number, batch, chunk in group:
-                competitors = self.pending.popleft() if self.pending else None
-                yield Plan(batch, chunk, competitors, stable_seed("pass", self._seed, epoch, number, self._rank))
+        self._world = world
+        self._found_before = pending
+        self._epoch = 0
+        self._batches: Iterator[tuple[int, Batch]] = iter(())
+        self._group: deque[Plan] = deque()
 
     @property
-    def _seed(self) -> int:
-        return self._config.training.seed
+    def pending(self) -> list[Competitors]:
+        """Competitors of planned batches whose turn has not come.
 
-    def _group_size(self, alpha: float) -> int:
-        """How many batches to take at once: those that competitors are pending for, or the next group to search."""
-        if self.pending:
-            return len(self.pending)
-        searched_ahead = alpha < 1 and not self._config.normalisation.exact
-        return max(1, self._config.competitors.lookahead) if searched_ahead else 1
+        They belong to the parameters at the time of their search, so that a checkpoint must hold them.
+        """
+        return [plan.competitors for plan in self._group if plan.competitors is not None]
 
-    def _chunk(self, batch: Batch, epoch: int, number: int) -> Chunk:
+    def begin(self, batches: Iterable[Batch], epoch: int, first: int) -> None:
+        """Go on with `batches`, which are those of `epoch` from number `first` on."""
+        self._epoch = epoch
+        self._batches = enumerate(batches, first)
+        # Batches that were searched before a stop are not searched again: the parameters have moved since.
+        found, self._found_before = self._found_before, ()
+        self._group = self._with_competitors(self._take(len(found)), found)
+
+    def next_plans(self, count: int, alpha: float) -> list[Plan]:
+        """Plans of the next `count` batches, or of as many as are left of the epoch.
+
+        Args:
+            alpha: interpolation weight now, at which competitors are searched if it is time to
+        """
+        plans = []
+        while len(plans) < count:
+            if not self._group:
+                self._group = self._next_group(alpha)
+            if not self._group:
+                break
+            plans.append(self._group.popleft())
+        return plans
+
+    def _next_group(self, alpha: float) -> deque[Plan]:
+        """The next batch, or the next `lookahead` batches with competitors; none at the end of the epoch."""
+        lookahead = self._config.competitors.lookahead
+        if lookahead == 0 or alpha == 1 or self._config.normalisation.exact:
+            return deque(self._take(1))
+        group = self._take(lookahead)
+        return self._with_competitors(group, self._search_ahead(group, alpha))
+
+    def _take(self, count: int) -> list[Plan]:
+        """Plans without competitors of up to `count` batches."""
+        return [self._plan(number, batch) for number, batch in islice(self._batches, count)]
+
+    def _plan(self, number: int, batch: Batch) -> Plan:
+        seed = stable_seed("pass", self._config.training.seed, self._epoch, number, self._world.rank)
+        return Plan(batch.to(self._world.device), self._chunk(batch, number), None, seed)
+
+    def _chunk(self, batch: Batch, number: int) -> Chunk:
         """The chunk of a batch; the same draw on all ranks. Reads lengths before they go to the device."""
-        generator = torch.Generator().manual_seed(stable_seed("chunk", self._seed, epoch, number))
+        seed = stable_seed("chunk", self._config.training.seed, self._epoch, number)
         frames = int(subsampled_lengths(batch.feature_lengths).max())
-        return draw_chunk(self._config.model.streaming, frames, generator)
+        return draw_chunk(self._config.model.streaming, frames, torch.Generator().manual_seed(seed))
 
     @torch.no_grad()
-    def _search_ahead(self, batch: Batch, chunk: Chunk, alpha: float) -> Competitors:
+    def _search_ahead(self, group: list[Plan], alpha: float) -> list[Competitors]:
         """Competitors from an encoder pass of their own, in evaluation mode, as in the paper."""
         training = self._pass.training
         self._pass.eval()
-        encoder_out, frame_lengths = self._pass.encode(batch, chunk)
-        competitors = self._pass.search(encoder_out, frame_lengths, batch, alpha)
+        found = []
+        for plan in group:
+            encoder_out, frame_lengths = self._pass.encode(plan.batch, plan.chunk)
+            found.append(self._pass.search(encoder_out, frame_lengths, plan.batch, alpha))
         self._pass.train(training)
-        return competitors
+        return found
 
-    def state_dict(self) -> list[dict[str, torch.Tensor]]:
-        return [{"tokens": x.tokens.cpu(), "lengths": x.lengths.cpu()} for x in self.pending]
-
-    def load_state_dict(self, state: list[dict[str, torch.Tensor]]) -> None:
-        device = self._device
-        self.pending = deque(Competitors(x["tokens"].to(device), x["lengths"].to(device)) for x in state)
+    @staticmethod
+    def _with_competitors(plans: list[Plan], competitors: Sequence[Competitors]) -> deque[Plan]:
+        return deque(replace(plan, competitors=found) for plan, found in zip(plans, competitors, strict=True))

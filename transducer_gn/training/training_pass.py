@@ -18,7 +18,7 @@ from transducer_gn.training.clock import Clock
 from transducer_gn.training.exact_objective import exact_objective
 from transducer_gn.training.nbest_objective import nbest_objective
 from transducer_gn.training.objective import Objective
-from transducer_gn.training.schedule import Weights as SchedulePoint
+from transducer_gn.training.schedule import SchedulePoint
 
 PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 

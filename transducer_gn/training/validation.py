@@ -15,7 +15,7 @@ from transducer_gn.search.beam import beam_search
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.distributed import World
 from transducer_gn.training.objective import SUMS, metrics
-from transducer_gn.training.schedule import Weights
+from transducer_gn.training.schedule import SchedulePoint
 from transducer_gn.training.training_pass import Plan, TrainingPass
 
 SENTENCES = 3
@@ -53,13 +53,12 @@ class Validator:
         return bool(self._batches)
 
     @torch.no_grad()
-    def validate(self, training_pass: TrainingPass, weights: Weights) -> Validation:
+    def validate(self, training_pass: TrainingPass, weights: SchedulePoint) -> Validation:
         """Evaluate at the given weights under the chunk of evaluation."""
         training_pass.eval()
         sums = {name: torch.zeros((), dtype=torch.float64) for name in (*SUMS, "errors", "words")}
         sentences: list[tuple[str, str]] = []
         for batches in self._batches:
-            batches.set_epoch(0)
             for batch in batches:
                 plan = Plan(batch.to(self._world.device), self.chunk, None, seed=0)
                 encoded = training_pass.encode(plan.batch, plan.chunk)

@@ -1,7 +1,8 @@
 """Noticing when training goes wrong, and saying what to change."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -39,7 +40,14 @@ class Watch:
             )
 
     def look_at(self, step: int, values: Mapping[str, float], alpha: float, updates: int) -> None:
-        """Warn when the objective has stopped to mean anything: `values` are its metrics over the last `updates`."""
+        """Warn when the objective no longer means anything.
+
+        Args:
+            step: updates made
+            values: metrics of the objective over the last `updates`
+            alpha: interpolation weight now
+            updates: since the last look
+        """
         if alpha >= 1:
             return
         is_collapsed = values["reference_share"] > self._config.collapse_share
@@ -65,21 +73,28 @@ class Watch:
 def save_batch(folder: Path, batch: Batch, step: int, rank: int) -> Path:
     """Keep a batch for inspection; returns where."""
     path = folder / f"bad-batch-{step}-{rank}.pt"
-    content = {name: getattr(batch, name) for name in ("features", "feature_lengths", "tokens", "token_lengths", "ids", "texts")}
+    names = ("features", "feature_lengths", "tokens", "token_lengths", "ids", "texts")
+    content = {name: getattr(batch, name) for name in names}
     with replace_when_done(path) as sibling:
         torch.save({name: x.cpu() if isinstance(x, torch.Tensor) else x for name, x in content.items()}, sibling)
     return path
 
 
-def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether an error of torch's says that memory is used up, on a GPU or on a CPU."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+@contextmanager
+def explained_memory_errors(batch: Batch) -> Iterator[None]:
+    """Turn torch's complaint that memory is used up, on a GPU or on a CPU, into a UserError about `batch`."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+            raise out_of_memory(batch) from error
+        raise
 
 
 def out_of_memory(batch: Batch) -> UserError:
     """What to tell the user whose batch does not fit."""
     return UserError(
-        f"out of memory on a batch of {len(batch)} utterances, {float(batch.durations.sum()):.0f} s in all, the longest "
-        f"{float(batch.durations.max()):.1f} s with {int(batch.token_lengths.max())} tokens at most ({batch.ids[0]}, ...); "
-        "lower data.batches.max_duration or data.batches.max_duration_of_utterance"
+        f"out of memory on a batch of {len(batch)} utterances, {float(batch.durations.sum()):.0f} s in all, the "
+        f"longest {float(batch.durations.max()):.1f} s with {int(batch.token_lengths.max())} tokens at most "
+        f"({batch.ids[0]}, ...); lower data.batches.max_duration or data.batches.max_duration_of_utterance"
     )

@@ -1,0 +1,120 @@
+"""How a run starts: afresh, where it was stopped, or as a branch of another run."""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from transducer_gn.common.errors import UserError
+from transducer_gn.config import Config, changed_settings
+from transducer_gn.data.batches import Batches, ResumableBatches
+from transducer_gn.data.prepared import PreparedData
+from transducer_gn.data.shar import ShardedBatches
+from transducer_gn.data.tokenizer import Tokenizer
+from transducer_gn.recognition.checkpoint import Checkpoint, Progress, load_checkpoint, newest_checkpoint
+from transducer_gn.search.competitors import Competitors
+from transducer_gn.training.distributed import World
+from transducer_gn.training.learner import Learner
+from transducer_gn.training.objective import SUMS
+from transducer_gn.training.planning import Planner
+from transducer_gn.training.watch import Watch
+
+
+@dataclass
+class RunState:
+    """A run between two updates: all that a checkpoint must hold.
+
+    Attributes:
+        progress: where training is
+        learner: the parameters and what moves them
+        batches: this rank's training batches
+        planner: decides about batches before their turn
+        watch: counts what goes wrong
+        sums: of metrics since the last line of the log, on this rank
+        tokenizer: between texts and tokens
+    """
+
+    progress: Progress
+    learner: Learner
+    batches: ResumableBatches
+    planner: Planner
+    watch: Watch
+    sums: dict[str, Tensor]
+    tokenizer: Tokenizer
+
+
+def start_run(config: Config, folder: Path, world: World, branch_from: Path | None, allow_changed: bool) -> RunState:
+    """The state of the newest checkpoint of the folder, or else of the one to branch from, or else a new one.
+
+    Args:
+        branch_from: an epoch-N.pt of another run
+        allow_changed: go on from a checkpoint of this folder even if it was made with other settings
+    """
+    data = PreparedData(Path(config.data.folder))
+    tokenizer = data.tokenizer(config.model.vocab_size, config.data.token_model)
+    batches = training_batches(config, data, tokenizer, world)
+    learner = Learner(config, world)
+    state = RunState(
+        progress=Progress(),
+        learner=learner,
+        batches=batches,
+        planner=Planner(learner.training_pass, config, world),
+        watch=Watch(config.training, config.competitors),
+        sums=dict.fromkeys(SUMS, torch.zeros((), dtype=torch.float64, device=world.device)),
+        tokenizer=tokenizer,
+    )
+    newest = newest_checkpoint(folder)
+    if newest is not None:
+        _resume(state, *newest, config, world, allow_changed)
+    elif branch_from is not None:
+        _branch(state, branch_from, config)
+    return state
+
+
+def _resume(
+    state: RunState, path: Path, checkpoint: Checkpoint, config: Config, world: World, allow_changed: bool
+) -> None:
+    """Go on as if the run had never stopped."""
+    changed = changed_settings(checkpoint.config, config)
+    if changed and not allow_changed:
+        raise UserError(
+            f"{path} was made with other settings: {'; '.join(changed)}. Give those, or use another --exp-dir, or "
+            "say --allow-changed"
+        )
+    training = checkpoint.training
+    if checkpoint.progress.batch > 0:
+        state.batches.check_identity(training.batches)
+    state.progress = checkpoint.progress
+    state.learner.load(checkpoint)
+    state.watch.load_state_dict(training.watch)
+    # Between epochs the number of ranks may change; a new one has nothing pending and goes on with another's sums.
+    rank = min(world.rank, len(training.pending) - 1)
+    pending = [Competitors(x["tokens"].to(world.device), x["lengths"].to(world.device)) for x in training.pending[rank]]
+    state.planner = Planner(state.learner.training_pass, config, world, pending)
+    state.sums = {name: torch.full_like(state.sums[name], value) for name, value in training.sums[rank].items()}
+    logging.info("resuming from %s: epoch %d, update %d", path, state.progress.epoch + 1, state.progress.step)
+
+
+def _branch(state: RunState, path: Path, config: Config) -> None:
+    """Take over parameters, optimiser, learning rate, counters and averages, at the end of an epoch."""
+    checkpoint = load_checkpoint(path)
+    changed = [x for x in changed_settings(checkpoint.config, config) if x.startswith("model.")]
+    if changed:
+        raise UserError(f"--branch-from {path} is a model of other settings: {'; '.join(changed)}")
+    if checkpoint.progress.batch != 0:
+        raise UserError(f"--branch-from {path} lies within an epoch; branch from an epoch-N.pt")
+    state.progress = checkpoint.progress
+    state.progress.branch()
+    state.learner.load(checkpoint)
+    logging.info("branching from %s after epoch %d, update %d", path, state.progress.epoch, state.progress.step)
+
+
+def training_batches(config: Config, data: PreparedData, tokenizer: Tokenizer, world: World) -> ResumableBatches:
+    """This rank's training batches."""
+    settings = config.data.batches
+    common = dict(noise=data.noise_cuts() if settings.noise.enabled else None, rank=world.rank, world_size=world.size)
+    if config.data.shar:
+        return ShardedBatches(data.folder / "shar" / "train", tokenizer, settings, **common)
+    return Batches(data.train_cuts(), tokenizer, settings, training=True, **common)
