@@ -92,13 +92,24 @@ def test_what_is_broken_is_said_and_the_rest_is_shown(root):
     assert write_report(report, root / "report").is_file()
 
 
-def test_settings_of_another_version_are_said(root):
-    path = root / "global" / "epoch-4.pt"
-    content = torch.load(path, weights_only=True)
-    content["config"]["model"]["gears"] = 5
-    torch.save(content, path)
-    run = {run.name: run for run in find_runs(root)}["global"]
-    assert run.config is None and "another version" in " ".join(run.problems)
+def test_settings_of_another_version_are_said_and_older_ones_shown_until_none_are_left(root):
+    def spoil(path):
+        content = torch.load(path, weights_only=True)
+        content["config"]["model"]["gears"] = 5
+        torch.save(content, path)
+
+    def read():
+        return {run.name: run for run in find_runs(root)}["global"]
+
+    whole = read()
+    spoil(root / "global" / "epoch-4.pt")
+    run = read()
+    assert "epoch-4.pt is of another version of this program" in " ".join(run.problems)
+    assert run.config == whole.config and 0 < run.step < whole.step
+    for path in (root / "global").glob("*.pt"):
+        spoil(path)
+    run = read()
+    assert run.config is None and "no checkpoint yet" not in " ".join(run.problems)
     assert "unknown" in tables.runs_table([run]).text()
 
 

@@ -22,9 +22,9 @@ class Run:
     """One run. What could not be read is missing, and `problems` says why.
 
     Attributes:
-      config: of its newest checkpoint; None if there is none that can be read.
+      config: of its newest checkpoint that can be read; None if there is none.
       branch_epoch: epochs that were done when it branched off; 0 if it began by itself.
-      step: updates at its newest checkpoint.
+      step: updates at that checkpoint.
       train, valid: its metrics in order of updates.
       best: epoch and word error rate on the dev set (None if there is no such set); None before the end of the first epoch.
       results, latencies: by test set.
@@ -148,15 +148,11 @@ def attempt(read: Callable[[], Found], otherwise: Found, problems: list[str]) ->
 
 def newest_settings(folder: Path, problems: list[str]) -> Checkpoint | None:
     """The newest checkpoint that can be read, its parameters left on disk."""
-    by_step = []
-    for path in sorted(folder.glob("epoch-*.pt")) + sorted(folder.glob("checkpoint-*.pt")):
-        content = attempt(lambda path=path: load_checkpoint(path, mmap=True), None, problems)
-        if content is not None:
-            by_step.append(content)
-    if not by_step:
+    paths = sorted(folder.glob("epoch-*.pt")) + sorted(folder.glob("checkpoint-*.pt"))
+    if not paths:
         problems.append("no checkpoint yet")
-        return None
-    return max(by_step, key=lambda found: found.progress.step)
+    read = [attempt(lambda path=path: load_checkpoint(path, mmap=True), None, problems) for path in paths]
+    return max((found for found in read if found), key=lambda found: found.progress.step, default=None)
 
 
 def read_metrics(path: Path, problems: list[str]) -> list[dict[str, Any]]:
