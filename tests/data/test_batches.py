@@ -55,7 +55,7 @@ def make(data):
 def assert_same(first: list[Batch], second: list[Batch]) -> None:
     assert len(first) == len(second)
     for one, two in zip(first, second):
-        assert one.ids == two.ids and one.texts == two.texts and one.kinds == two.kinds
+        assert one.ids == two.ids and one.texts == two.texts and one.groups == two.groups and one.units == two.units
         for name in ("features", "feature_lengths", "tokens", "token_lengths", "durations"):
             assert torch.equal(getattr(one, name), getattr(two, name)), name
 
@@ -77,7 +77,8 @@ def test_what_a_batch_holds(make, data):
             assert batch.texts[index] == supervision.text
             assert batch.tokens[index, :count].tolist() == tokenizer.encode(supervision.text)
             assert not batch.tokens[index, count:].any()
-            assert batch.kinds[index] == supervision.custom["kind"] and batch.custom[index] == supervision.custom
+            assert batch.groups[index] == supervision.custom["kind"] and batch.custom[index] == supervision.custom
+            assert batch.units[index] == min(name, supervision.custom.get("twin", name))
             assert np.array_equal(batch.features[index, :length].numpy(), cuts[name].load_features())
             assert (batch.features[index, length:] < -20).all()
 
@@ -160,7 +161,7 @@ def test_evaluation_batches_keep_the_order_and_every_utterance(make, data):
     batches = make(settings, training=False, cuts=data.cuts("test-mini"))
     names = [name for batch in batches for name in sorted(batch.ids)]
     assert sorted(names) == sorted(cut.id for cut in data.cuts("test-mini"))
-    assert {kind for batch in batches for kind in batch.kinds} == {"ordinary", "ambiguous", "control"}
+    assert {group for batch in batches for group in batch.groups} == {"ordinary", "ambiguous", "control"}
 
 
 @pytest.mark.parametrize("world_size", [2, 3])

@@ -155,4 +155,4 @@ def test_recorded_speech(program, tmp_path):
     prepared = PreparedData(data)
     batches = list(Batches(prepared.train_cuts(), prepared.tokenizer(60), BatchConfig(num_workers=0), training=True))
     assert sum(len(batch) for batch in batches) == 130
-    assert {kind for batch in batches for kind in batch.kinds} == {"ordinary"}
+    assert {group for batch in batches for group in batch.groups} == {"ordinary"}

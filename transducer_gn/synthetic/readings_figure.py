@@ -57,8 +57,8 @@ def readings_figure(
     figure.suptitle(f"“{text}”", fontsize=11)
     caption = (
         f"The same ambiguous utterance ({chosen}) through both systems: share of the beam's weight of either reading "
-        "of the blended word, frame by frame. It was chosen because the local system ends up with the wrong reading and "
-        "the global one with the right one, and because the word that settles it comes late. "
+        "of the blended word, frame by frame. It was chosen because the local system ends up with the wrong reading "
+        "and the global one with the right one, and because the word that settles it comes late. "
     )
     if has_times:
         caption += f"Below: the right reading's share of the two, on average over {len(local)} ambiguous utterances."
