@@ -31,6 +31,15 @@ def test_a_stage_is_done_once_it_finished_with_the_same_inputs(tmp_path):
     assert not stage.is_done()
 
 
+def test_inputs_are_those_at_the_beginning(tmp_path):
+    inputs = {"seed": 1, "hours": None}
+    stage = Stage(tmp_path / "record.json", inputs)
+    del inputs["hours"]
+    stage.begin()
+    stage.finish()
+    assert json.loads((tmp_path / "record.json").read_text()) == {"seed": 1, "hours": None}
+
+
 def test_a_record_that_is_broken_or_of_other_inputs_does_not_count(tmp_path):
     record = tmp_path / "record.json"
     inputs = {"sizes": (1, 2), "rate": 0.1}

@@ -7,6 +7,7 @@ beside the results or in the file of results itself; two sets of inputs are the 
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -61,7 +62,8 @@ class Stage:
     def __init__(self, record: Path, inputs: Mapping[str, Any], outputs: Sequence[Path] = ()) -> None:
         self.record = record
         self.outputs = outputs
-        self._inputs = inputs
+        # As they are now: whoever gave them may go on to change them.
+        self._inputs = deepcopy(inputs)
 
     def is_done(self) -> bool:
         """Say whether the results are there and were made from the same inputs."""
