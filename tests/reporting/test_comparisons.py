@@ -1,5 +1,5 @@
-"""Invariant: two runs are compared on the same utterances, measures of the corpus included; what differs in how they were
-searched is said."""
+"""Invariant: two runs are compared on the same utterances, in what the corpus adds as well; and where they were not
+searched alike, that is said."""
 
 from pathlib import Path
 
