@@ -128,7 +128,8 @@ def random_batch(utterances: int) -> Batch:
         token_lengths=torch.ones(utterances, dtype=torch.int64),
         texts=[""] * utterances,
         ids=[str(n) for n in range(utterances)],
-        kinds=["ordinary"] * utterances,
+        groups=["ordinary"] * utterances,
+        units=[str(n) for n in range(utterances)],
         durations=torch.full((utterances,), float(SECONDS)),
         custom=[{}] * utterances,
     )

@@ -20,9 +20,10 @@ def main(
         figure: Where to draw (PNG, SVG or PDF by its name); by default DATA_DIR/examples.png.
         examples: How many utterances to draw.
     """
-    from transducer_gn.data.description import choose_examples, describe_parts, draw_examples, table
+    from transducer_gn.data.description import choose_examples, describe_parts
     from transducer_gn.data.prepared import PreparedData
     from transducer_gn.data.tokenizer import Tokenizer
+    from transducer_gn.reporting.description import draw_examples, parts_table
 
     if examples < 1:
         raise UserError(f"--examples must be at least 1, not {examples}")
@@ -34,11 +35,11 @@ def main(
             raise UserError(f"{data_dir} has no token model; run prepare.sh to the end, or name one with --lang-dir")
         lang_dir = max(folders, key=lambda folder: int(folder.name.split("_")[-1]))
     descriptions = describe_parts(data, Tokenizer.load(lang_dir))
-    print(f"{data_dir}, tokens of {lang_dir.name}")
-    print(table(descriptions))
+    print(parts_table(f"{data_dir}, tokens of {lang_dir.name}", descriptions).text())
     (data_dir / "description.json").write_text(json.dumps([asdict(part) for part in descriptions], indent=2) + "\n")
     figure = figure or data_dir / "examples.png"
-    draw_examples(choose_examples(data, examples), figure)
+    part = next(data.parts(role)[0] for role in ("test", "dev", "train") if data.parts(role))
+    draw_examples(choose_examples(list(data.cuts(part)), examples), figure)
     print(f"Figure: {figure}")
 
 

@@ -11,10 +11,8 @@ import torch
 from lhotse import CutSet
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.common.units import encoder_frames
 from transducer_gn.config import BatchConfig, NoiseConfig, SpecAugmentConfig, VolumeConfig
 from transducer_gn.data import filtering
-from transducer_gn.data.augmentation import change_volume
 from transducer_gn.data.batches import Batch, Batches
 from transducer_gn.data.features import fbank
 from transducer_gn.data.prepared import PreparedData
@@ -54,8 +52,8 @@ def make(data):
 
 def assert_same(first: list[Batch], second: list[Batch]) -> None:
     assert len(first) == len(second)
-    for one, two in zip(first, second):
-        assert one.ids == two.ids and one.texts == two.texts and one.kinds == two.kinds
+    for one, two in zip(first, second, strict=True):
+        assert one.ids == two.ids and one.texts == two.texts and one.groups == two.groups and one.units == two.units
         for name in ("features", "feature_lengths", "tokens", "token_lengths", "durations"):
             assert torch.equal(getattr(one, name), getattr(two, name)), name
 
@@ -77,7 +75,8 @@ def test_what_a_batch_holds(make, data):
             assert batch.texts[index] == supervision.text
             assert batch.tokens[index, :count].tolist() == tokenizer.encode(supervision.text)
             assert not batch.tokens[index, count:].any()
-            assert batch.kinds[index] == supervision.custom["kind"] and batch.custom[index] == supervision.custom
+            assert batch.groups[index] == supervision.custom["kind"] and batch.custom[index] == supervision.custom
+            assert batch.units[index] == min(name, supervision.custom.get("twin", name))
             assert np.array_equal(batch.features[index, :length].numpy(), cuts[name].load_features())
             assert (batch.features[index, length:] < -20).all()
 
@@ -160,7 +159,7 @@ def test_evaluation_batches_keep_the_order_and_every_utterance(make, data):
     batches = make(settings, training=False, cuts=data.cuts("test-mini"))
     names = [name for batch in batches for name in sorted(batch.ids)]
     assert sorted(names) == sorted(cut.id for cut in data.cuts("test-mini"))
-    assert {kind for batch in batches for kind in batch.kinds} == {"ordinary", "ambiguous", "control"}
+    assert {group for batch in batches for group in batch.groups} == {"ordinary", "ambiguous", "control"}
 
 
 @pytest.mark.parametrize("world_size", [2, 3])
@@ -193,17 +192,9 @@ def test_fresh_features_are_those_of_the_audio(make, data):
 def test_noise_is_mixed_at_the_level_asked_for(make, data):
     settings = replace(PLAIN, noise=NoiseConfig(enabled=True, probability=1.0, snr_low=-30.0, snr_high=-30.0))
     noisy, clean = list(make(settings)), list(make(PLAIN))
-    for one, two in zip(noisy, clean):
+    for one, two in zip(noisy, clean, strict=True):
         assert one.ids == two.ids and torch.equal(one.feature_lengths, two.feature_lengths)
         assert (one.features[:, :50].exp().mean() / two.features[:, :50].exp().mean()) > 30
-
-
-def test_a_factor_on_samples_is_a_constant_on_features():
-    samples = 0.1 * np.random.default_rng(0).standard_normal(16000).astype(np.float32)
-    quiet, loud = (torch.from_numpy(fbank().extract(gain * samples, 16000)) for gain in (1.0, 3.0))
-    settings = VolumeConfig(enabled=True, probability=1.0, scale_low=3.0, scale_high=3.0)
-    changed = change_volume(quiet[None], settings, random.Random(0))[0]
-    assert (changed - loud).abs().max() < 1e-3
 
 
 def test_filtering_counts_what_it_leaves_out(make, data):
@@ -225,11 +216,6 @@ def test_utterances_with_more_tokens_than_frames_are_left_out(make, data, monkey
     assert batches.report.too_many_tokens == len(lengths) - len(kept)
     twice = make(replace(PLAIN, max_token_density=2))
     assert twice.report.too_many_tokens == sum(length > 2 * limit for length in lengths.values())
-
-
-@pytest.mark.parametrize("frames, expected", [(0, 0), (6, 0), (7, 1), (11, 2), (100, 24)])
-def test_frames_of_the_default_subsampling(frames, expected):
-    assert encoder_frames(frames) == expected
 
 
 def test_nothing_left_is_an_error(make):

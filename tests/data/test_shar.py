@@ -68,7 +68,7 @@ def test_resuming_gives_exactly_the_rest(exported, prepared, workers):
         resumed.load_state_dict(state)
         rest = list(resumed)
         assert [batch.ids for batch in rest] == [batch.ids for batch in whole[stop:]]
-        assert all(torch.equal(a.features, b.features) for a, b in zip(rest, whole[stop:]))
+        assert all(torch.equal(a.features, b.features) for a, b in zip(rest, whole[stop:], strict=True))
 
 
 def test_ranks_have_equally_many_batches_and_share_no_utterance_within_a_pass(exported, prepared):

@@ -49,7 +49,8 @@ def batch():
         token_lengths=torch.tensor([2, 1]),
         texts=["", ""],
         ids=["a", "b"],
-        kinds=["", ""],
+        groups=["", ""],
+        units=["a", "b"],
         durations=torch.ones(2),
         custom=[{}, {}],
     )

@@ -14,8 +14,8 @@ from transducer_gn.config import EvaluationDataConfig, RecognitionConfig
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation import decoding
 from transducer_gn.evaluation.decoding import PartDecoder, chosen_parts
-from transducer_gn.evaluation.results import alignment_text, compare_results, errs_text, find_results, read_results
-from transducer_gn.recognition.error_rates import Recognised, total_errors
+from transducer_gn.evaluation.results import compare_results, find_results, read_results
+from transducer_gn.recognition.error_rates import total_errors
 from transducer_gn.recognition.systems import load_system
 
 
@@ -40,8 +40,8 @@ def test_every_utterance_is_there_once(whole, toy):
     assert [utterance.id for utterance in whole.utterances] == sorted(cuts)
     for utterance in whole.utterances:
         assert " ".join(utterance.reference) == cuts[utterance.id].text
-        assert utterance.kind == cuts[utterance.id].custom["kind"]
-        assert list(utterance.pair) == cuts[utterance.id].custom.get("pair", [])
+        assert utterance.group == cuts[utterance.id].custom["kind"]
+        assert utterance.unit == utterance.id and utterance.custom == cuts[utterance.id].custom
 
 
 @pytest.mark.parametrize("changes", [{"max_duration": 100.0}, {"streaming": "chunks"}])
@@ -102,30 +102,10 @@ def test_files_say_the_same(whole, system, toy, tmp_path):
     assert errs.read_text().startswith(f"%WER = {errors.rate:.2f}\n")
 
 
-def test_errs_lists_alignments_and_counts():
-    text = errs_text(
-        [
-            Recognised("a", "THE CAT SAT".split(), "THE BAT SAT DOWN".split()),
-            Recognised("b", "THE CAT".split(), ["CAT"]),
-            Recognised("c", [], ["CAT"]),
-        ]
-    )
-    assert "Errors: 2 insertions, 1 deletions, 1 substitutions, over 5 reference words (3 correct)" in text
-    assert "a:\tTHE (CAT->BAT) SAT (*->DOWN)\nb:\t(THE->*) CAT\nc:\t(*->CAT)\n" in text
-    assert "SUBSTITUTIONS: count ref -> hyp\n1   CAT -> BAT\n" in text
-    assert "DELETIONS: count ref\n1   THE\n" in text
-    assert "INSERTIONS: count hyp\n1   CAT\n1   DOWN\n" in text
-    assert "\nCAT\t1 2 2 2\n" in text
-
-
-def test_neighbouring_errors_are_joined():
-    assert alignment_text([("A", "B"), ("C", " "), ("D", "D"), (" ", "E")]) == "(A C->B) D (*->E)"
-
-
 def test_systems_are_compared_on_the_same_utterances_only(whole):
     same = compare_results(whole, whole)
     assert {difference.change.value for difference in same.values()} == {0}
-    assert {"all", "ordinary", "ambiguous", "ambiguous words"} == same.keys()
+    assert {"all", "ordinary", "ambiguous"} == same.keys()
     shorter = type(whole)(whole.part, whole.system, {}, whole.utterances[1:])
     with pytest.raises(UserError, match="same utterances"):
         compare_results(whole, shorter)
@@ -158,14 +138,14 @@ def test_an_empty_or_unknown_set_is_named(system, toy, tmp_path):
 def test_scripts_decode_compare_and_measure(runs):
     for name in ("local", "global"):
         output = run_script("decode.py", "--exp-dir", runs / name, "--beam", "2").stdout
-        assert re.search(r"dev, all words +\d+\.\d\d", output) and "test, ambiguous words" in output
+        assert re.search(r"dev, all words +\d+\.\d\d", output) and "test, ambiguous sentences" in output
         assert set(find_results(runs / name)) == {"dev", "test"}
     output = run_script("decode.py", "--compare", runs / "local", runs / "global").stdout
-    assert re.search(r"test, ambiguous words +\d+\.\d\d +\d+\.\d\d", output)
+    assert re.search(r"test, ambiguous sentences +\d+\.\d\d +\d+\.\d\d", output)
     arguments = ("--exp-dir", runs / "global", "--baseline", runs / "local", "--sets", "[test]", "--beam", "2")
     arguments += ("--utterances", "6")
     output = run_script("compute_latency.py", *arguments).stdout
-    assert re.search(r"test, tokens of ambiguous words +\d+ +\d+ +[+-]\d+\.\d", output)
+    assert re.search(r"test, tokens of ambiguous sentences +\d+ +\d+ +[+-]\d+\.\d", output)
     written = json.loads((runs / "global" / "latency" / "against-local.json").read_text())
     assert written["test"]["emission"]["all"]["change"]["low"] <= written["test"]["emission"]["all"]["change"]["value"]
 

@@ -5,19 +5,11 @@ import oracles
 import pytest
 import torch
 
-from transducer_gn.common.errors import UserError
 from transducer_gn.common.units import FRAME_SHIFT
 from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation.decoding import evaluation_batches
-from transducer_gn.evaluation.latency import (
-    UtteranceTimes,
-    blended_tokens,
-    display_times,
-    measure_times,
-    reference_weights,
-)
-from transducer_gn.evaluation.latency_results import Latency, compare_latency, groups, mean_emission, not_measured
+from transducer_gn.evaluation.latency import display_times, measure_times, reference_weights
 from transducer_gn.recognition.systems import load_system
 from transducer_gn.recognition.utterances import Shown, show, whole_utterances
 
@@ -71,6 +63,7 @@ def test_emission_times_equal_enumeration(system, batch):
     shortest = min(range(len(batch)), key=lambda i: (int(batch.token_lengths[i]), int(batch.feature_lengths[i])))
     expected = oracles.emission_times(*literal_weights(system, batch, system.alpha, shortest))
     assert len(expected) > 1
+    assert [(t.group, t.custom) for t in times] == list(zip(batch.groups, batch.custom, strict=True))
     torch.testing.assert_close(
         times[shortest].emitted, [FRAME_SHIFT * frame for frame in expected], rtol=1e-4, atol=1e-4
     )
@@ -98,58 +91,3 @@ def test_display_times_are_read_off_what_was_shown():
     # FOR is wrong in the end; THE before it does not change MAIL.
     assert first == [2, 2, None, 4]
     assert last == [4, 2, None, 4]
-
-
-def test_blended_tokens_are_those_of_whole_words():
-    pieces = ["\u2581THE", "\u2581MA", "IL", "\u2581MAILS", "\u2581M", "AIL"]
-    assert blended_tokens(pieces, ("MAIL", "NAIL")) == [False, True, True, False, True, True]
-    assert blended_tokens(pieces, ()) == [False] * 6
-
-
-def utterance(name, emitted, kind="ordinary", blended=None, shown=(), settled=()):
-    tokens = [f"\u2581{n}" for n in range(len(emitted))]
-    return UtteranceTimes(
-        name, kind, tokens, list(emitted), blended or [False] * len(emitted), list(shown), list(settled)
-    )
-
-
-def latency(*utterances):
-    return Latency("test", "epoch-1", {}, list(utterances))
-
-
-def test_differences_are_means_over_tokens_that_both_have():
-    first = latency(
-        utterance("a", [0.1, 0.2, None], shown=[1.0], settled=[1.0]),
-        utterance("b", [0.3], "ambiguous", [True], [2.0], [3.0]),
-    )
-    second = latency(
-        utterance("a", [0.2, None, 0.5], shown=[0.5], settled=[None]),
-        utterance("b", [0.1], "ambiguous", [True], [2.0], [2.0]),
-    )
-    found = compare_latency(first, second)
-    changes = {name: difference.change.value for name, difference in found.emission.items()}
-    assert changes == pytest.approx({"all": -50, "ordinary": 100, "ambiguous": -200, "ambiguous words": -200})
-    assert [difference.change.value for difference in found.positions] == pytest.approx([-50])
-    assert found.shown.change.value == pytest.approx(-250)
-    assert found.settled.change.value == pytest.approx(-1000)
-    assert mean_emission(first).value == pytest.approx(200)
-
-
-def test_what_was_not_measured_is_left_out():
-    found = compare_latency(latency(utterance("a", [0.1])), latency(utterance("a", [0.1])))
-    assert found.shown is None and found.settled is None
-    assert [name for name, _ in groups(latency(utterance("a", [0.1])))] == ["all", "ordinary words"]
-    assert list(found.emission) == ["all"]
-
-
-def test_other_utterances_or_tokens_are_refused():
-    with pytest.raises(UserError, match="same utterances"):
-        compare_latency(latency(utterance("a", [0.1])), latency(utterance("b", [0.1])))
-    with pytest.raises(UserError, match="different token models"):
-        compare_latency(latency(utterance("a", [0.1])), latency(utterance("a", [0.1, 0.2])))
-
-
-def test_a_part_of_a_set_is_spread_evenly(toy):
-    data = PreparedData(toy.folder)
-    assert not_measured(data, "test", None) == not_measured(data, "test", 8) == frozenset()
-    assert not_measured(data, "test", 2) == {f"test-{n}" for n in (1, 2, 3, 5, 6, 7)}

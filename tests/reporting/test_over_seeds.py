@@ -1,8 +1,6 @@
-"""Invariant: over seeds, values are means of the seeds' own and the interval is that of averaged errors; the share of the
-gap to lookahead is the share of errors."""
+"""Invariant: over seeds, values are means of the seeds' own and the interval is that of averaged errors; the share of
+the gap to lookahead is the share of errors."""
 
-import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +10,6 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.evaluation.bootstrap import ratio_difference
 from transducer_gn.evaluation.results import Results
 from transducer_gn.recognition.error_rates import Recognised
-from transducer_gn.reporting import tables
 from transducer_gn.reporting.over_seeds import compare_over_seeds, seeds_table
 from transducer_gn.reporting.runs import Run
 
@@ -53,14 +50,3 @@ def test_seeds_that_cannot_be_compared():
     shorter = [run("local", [1, 2]), run("global", [1, 1])]
     with pytest.raises(UserError, match="same utterances of test"):
         compare_over_seeds([FIRST, shorter], "local", "global", "test")
-
-
-def test_share_of_the_gap_to_lookahead():
-    local, streaming = FIRST
-    closed = tables.gap_closed(local, streaming, run("lookahead", [0, 1, 0, 0]), "test")
-    assert closed.value == pytest.approx(100 * 3 / 6)
-    assert closed.low <= closed.value <= closed.high and not math.isnan(closed.low)
-    assert tables.gap_closed(local, streaming, local, "test") is None
-    assert tables.gap_closed(local, streaming, run("lookahead", [0]), "test") is None
-    table = tables.key_table(local, replace(streaming, name="streaming"), "test", run("lookahead", [0, 1, 0, 0]))
-    assert any("streaming closes 50 %" in note and "6.25 %" in note for note in table.notes)

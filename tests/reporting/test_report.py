@@ -2,46 +2,16 @@
 
 import base64
 import json
-import math
 import re
-import shutil
-from dataclasses import replace
 
 import pytest
-import torch
 from scripts import run_script
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.common.json_files import write_json
-from transducer_gn.evaluation.bootstrap import Difference, Interval
-from transducer_gn.evaluation.results import Results, write_results
-from transducer_gn.recognition.error_rates import Recognised
 from transducer_gn.reporting import tables
-from transducer_gn.reporting.figures import upper_limit, with_model_loss
 from transducer_gn.reporting.published import PAPER_SYSTEMS, PUBLIC_SYSTEMS
 from transducer_gn.reporting.report import make_report, write_report
-from transducer_gn.reporting.runs import choose_baseline, choose_challenger, find_runs, headline_set
-from transducer_gn.reporting.table import Table
-from transducer_gn.synthetic.readings import Readings, average_after, reading_shares, telling_utterance
-
-
-@pytest.fixture
-def root(runs, tmp_path):
-    """A copy of the trained runs with made-up results, better for the global run."""
-    for name, wrong in (("local", "NAIL"), ("global", "MAIL")):
-        shutil.copytree(
-            runs / name, tmp_path / name, ignore=shutil.ignore_patterns("*_search", "latency", "tensorboard")
-        )
-        folder = tmp_path / name / "beam_search"
-        folder.mkdir()
-        utterances = [
-            Recognised(
-                f"test-{n}", ["MAIL", "ORDER"], [wrong if n % 2 else "MAIL", "ORDER"], "ambiguous", ("MAIL", "NAIL")
-            )
-            for n in range(12)
-        ] + [Recognised("x", ["A"], ["A"])]
-        write_results(folder, Results("test", "epoch-1", {}, utterances))
-    return tmp_path
+from transducer_gn.reporting.runs import find_runs, headline_set
 
 
 def test_report_of_real_runs(root, toy):
@@ -92,67 +62,11 @@ def test_what_is_broken_is_said_and_the_rest_is_shown(root):
     assert write_report(report, root / "report").is_file()
 
 
-def test_settings_of_another_version_are_said(root):
-    path = root / "global" / "epoch-4.pt"
-    content = torch.load(path, weights_only=True)
-    content["config"]["model"]["gears"] = 5
-    torch.save(content, path)
-    run = {run.name: run for run in find_runs(root)}["global"]
-    assert run.config is None and "another version" in " ".join(run.problems)
-    assert "unknown" in tables.runs_table([run]).text()
-
-
-def test_numbers_that_json_lacks_are_null(tmp_path):
-    write_json(tmp_path / "x.json", {"a": [math.nan, 1.5, {"b": math.nan}]})
-    assert json.loads((tmp_path / "x.json").read_text()) == {"a": [None, 1.5, {"b": None}]}
-
-
-def test_a_run_in_progress_says_how_far_it_is(root):
-    (root / "global" / "epoch-4.pt").unlink()
-    best = json.loads((root / "global" / "best.json").read_text())
-    (root / "global" / "best.json").write_text(json.dumps(best | {"last_epoch": 3}))
-    run = {run.name: run for run in find_runs(root)}["global"]
-    assert not run.is_finished
-    assert any("at epoch 4.00 of 4" in problem for problem in run.problems)
-
-
-def test_without_a_dev_set_epochs_are_whole_and_the_last_one_is_named(root):
-    for name in ("local", "global"):
-        path = root / name / "best.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"wer": None}))
-        metrics = root / name / "metrics.jsonl"
-        rows = [line for line in metrics.read_text().splitlines() if json.loads(line)["kind"] == "train"]
-        metrics.write_text("\n".join(rows[:1]) + "\n")
-    found = find_runs(root)
-    assert [run.train[-1]["epoch"] % 1 > 0 and run.epochs == run.best["last_epoch"] for run in found] == [True, True]
-    assert "at its last epoch, for want of a dev set" in tables.results_table(found, None).text()
-
-
-def test_how_two_systems_were_searched_is_said(root):
-    first, second = (run.results["test"] for run in find_runs(root))
-    assert tables.different_settings(first, first) == []
-    (note,) = tables.different_settings(
-        replace(first, identity=first.identity | {"tokens_per_frame": 3}),
-        replace(second, identity=second.identity | {"tokens_per_frame": 1}),
-    )
-    assert note.startswith("Searched with at most 3 and 1 tokens per frame")
-    (warning,) = tables.different_settings(first, replace(second, identity=second.identity | {"settings": {"beam": 99}}))
-    assert warning.startswith("Careful: decoded with different settings")
-
-
 def test_no_runs_at_all_is_one_sentence(tmp_path):
     with pytest.raises(UserError, match="holds no runs"):
         find_runs(tmp_path)
     result = run_script("report.py", "--exp-root", tmp_path / "nowhere", check=False)
     assert result.returncode == 2 and "there is no experiment folder" in result.stderr
-
-
-def test_baseline_and_challenger(root):
-    found = find_runs(root)
-    assert choose_baseline(found).name == "local" and choose_challenger(found).name == "global"
-    assert choose_challenger(found, "local").name == "local"
-    with pytest.raises(UserError, match="--baseline: there is no run 'x', only global, local"):
-        choose_baseline(found, "x")
 
 
 def test_librispeech_has_the_published_results_beside(root):
@@ -167,94 +81,3 @@ def test_librispeech_has_the_published_results_beside(root):
     assert all(system.beam in text for system in PUBLIC_SYSTEMS)
     assert re.search(r"paper: alpha 0.3 +global, alpha 0.3, N 10 +10 +3.16 +-49", text)
     assert re.search(r"paper, 8 V100 +10 +20 h 30 min +8.8", text)
-
-
-def test_time_per_epoch_counts_updates_since_alpha_left_one(root):
-    run = {run.name: run for run in find_runs(root)}["global"]
-    rows = [
-        {"epoch": 1.5, "alpha": 1.0, "seconds_a": 100.0},
-        {"epoch": 2.0, "alpha": 0.9, "seconds_a": 3.0, "seconds_b": 1.0},
-        {"epoch": 3.0, "alpha": 0.5, "seconds_a": 8.0},
-    ]
-    assert type(run)(**vars(run) | {"train": rows}).seconds_per_epoch() == pytest.approx(12 / 1.5)
-    assert math.isnan(type(run)(**vars(run) | {"train": []}).seconds_per_epoch())
-    assert [tables.time_text(x) for x in (5.04, 700, 73800)] == ["5.0 s", "12 min", "20 h 30 min"]
-
-
-def test_controls_are_judged(root):
-    def note(p_value):
-        return tables.control_note(Difference(50.0, 49.0, Interval(-1.0, -3.0, 1.0), p_value))
-
-    assert "no gain (-1.00 points, p 0.400)" in note(0.4)
-    assert "look into it" in note(0.01)
-
-
-def test_different_settings_are_pointed_out():
-    def results(beam):
-        return Results("test", f"epoch-1-beam-{beam}", {"settings": {"beam": beam}}, [])
-
-    assert tables.different_settings(results(4), results(4)) == []
-    assert "epoch-1-beam-4 and epoch-1-beam-50" in tables.different_settings(results(4), results(50))[0]
-
-
-def test_an_alpha_on_its_way_is_pointed_out(root):
-    run = {run.name: run for run in find_runs(root)}["global"]
-    at = {"test": Results("test", "epoch-2", {"alpha": 0.75}, run.results["test"].utterances)}
-    assert tables.alpha_notes(type(run)(**vars(run) | {"results": at})) == ["global is decoded at alpha 0.75, not 0.5."]
-    assert tables.alpha_notes(run) == []
-
-
-def test_shares_of_readings_are_read_off_the_beam():
-    texts = [["MAIL", "NAIL"], ["NAIL"], ["A"], []]
-    shares = reading_shares(texts, torch.tensor([0.5, 0.25, 0.125, 0.125]).log(), ("NAIL", "MAIL"))
-    assert shares == pytest.approx((0.25, 0.5))
-
-
-def readings(name, right, wrong, settling=(0.3, 0.4)):
-    seconds = [0.1 * (n + 1) for n in range(len(right))]
-    return Readings(name, "", ("MAIL", "NAIL"), seconds, right, wrong, (0.0, 0.1), settling)
-
-
-def test_the_utterance_shown_is_one_that_tells_the_systems_apart():
-    local = [
-        readings(name, [0.6], [0.3] if name == "a" else [0.7], (t, t + 0.1))
-        for name, t in zip("abcd", (9, 3, 2, 4), strict=True)
-    ]
-    other = [readings(name, [share], [1 - share]) for name, share in zip("abcd", (0.9, 0.9, 0.8, 0.6), strict=True)]
-    # a: the local system is right; d: not clearly right under the other; of b and c, b is settled later.
-    assert telling_utterance(local, other) == "b"
-    assert telling_utterance(local, local) is None
-
-
-def test_average_of_readings_is_aligned_to_the_settling_word():
-    one = readings("a", [0.0, 0.2, 0.2, 0.9], [0.0, 0.6, 0.2, 0.1])
-    two = readings("b", [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5])
-    found = average_after([one, two], [-0.25, -0.05, 0.05, 5.0])
-    assert math.isnan(found[0])
-    assert found[1:] == pytest.approx([0.25, (0.5 + 0) / 2, (0.9 + 0) / 2])
-
-
-def test_loss_without_regulariser():
-    row = {"alpha": 1.0, "numerator": -0.5, "loss": 3.0, "regulariser": 40.0, "regulariser_weight": 0.01}
-    assert with_model_loss([row])[0]["model_loss"] == 0.5
-    assert with_model_loss([row | {"alpha": 0.5}])[0]["model_loss"] == pytest.approx(2.6)
-    assert with_model_loss([{"epoch": 1}]) == []
-
-
-def test_figures_are_not_flattened_by_the_first_epochs():
-    assert upper_limit([100, 90, 5, 5, 4, 4, 4]) == pytest.approx(21)
-    assert upper_limit([]) == pytest.approx(1.05)
-
-
-def test_tables_line_up_words_left_and_numbers_right():
-    table = Table("T", ["run", "how", "x"], [["a", "local", "1.5"], [], ["longer", "g", "–"]], ["N."])
-    assert table.text().splitlines() == [
-        "T",
-        "",
-        "run     how      x",
-        "------  -----  ---",
-        "a       local  1.5",
-        "------  -----  ---",
-        "longer  g        –",
-        "  N.",
-    ]

@@ -2,34 +2,21 @@
 in controls nothing ever does. All audio depends on the seed alone."""
 
 import json
-import random
-from collections import Counter
-from multiprocessing import get_context
 
 import numpy as np
 import pytest
 import soundfile
+from fresh_process import in_fresh_process
 from small_corpora import tree_bytes
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import MiniCorpusConfig
-from transducer_gn.synthetic import lexicon, mini_corpus, waveform
-from transducer_gn.synthetic.espeak import Espeak, Prosody
+from transducer_gn.synthetic import mini_corpus
 from transducer_gn.synthetic.mini_corpus import Chapter, make_mini_corpus
-from transducer_gn.synthetic.sentences import AMBIGUOUS, CONTROL, ORDINARY, draw_sentences
-from transducer_gn.synthetic.speakers import VOICES, Speaker, speakers_of
+from transducer_gn.synthetic.sentences import AMBIGUOUS, CONTROL
+from transducer_gn.synthetic.speakers import speakers_of
 
 SETTINGS = MiniCorpusConfig(train=40, dev=8, test=8, control=0.25, speakers_per_voice=1)
-
-
-def in_fresh_process(function, *arguments):
-    with get_context("fork").Pool(1) as pool:
-        return pool.apply(function, arguments)
-
-
-def say_some_words(voice: str) -> bytes:
-    espeak = Espeak(voice)
-    return b"".join(espeak.say(word, Prosody(220, 45, 60)).tobytes() for word in ("mail", "order", "beside"))
 
 
 def speak_test_chapter() -> list:
@@ -40,61 +27,6 @@ def speak_test_chapter() -> list:
 @pytest.fixture(scope="module")
 def chapter():
     return in_fresh_process(speak_test_chapter)
-
-
-# f2 and victor are breathy: they draw noise, which espeak-ng seeds with the time of day.
-@pytest.mark.parametrize("voice", ["m1", "f2", "victor"])
-def test_a_fresh_process_says_the_same_samples(voice):
-    assert in_fresh_process(say_some_words, voice) == in_fresh_process(say_some_words, voice)
-
-
-def test_an_unknown_voice_is_refused_although_espeak_would_take_it():
-    with pytest.raises(UserError, match="no voice variant 'nobody'"):
-        in_fresh_process(Espeak, "nobody")
-
-
-def test_every_voice_exists_and_sounds_unlike_every_other():
-    everyone = [voice for voices in VOICES.values() for voice in voices]
-    spoken = [in_fresh_process(say_some_words, voice) for voice in everyone]
-    assert len(set(spoken)) == len(set(everyone)) == len(everyone)
-
-
-def test_parts_share_no_speaker_and_no_voice():
-    speakers = {part: speakers_of(part, 2, seed=0) for part in VOICES}
-    assert len({s.id for part in speakers.values() for s in part}) == sum(map(len, speakers.values()))
-    assert not set(VOICES["train"]) & set(VOICES["dev"] + VOICES["test"])
-    assert not set(VOICES["dev"]) & set(VOICES["test"])
-
-
-def test_the_lexicon_has_twenty_pairs_with_settling_words_of_their_own():
-    words = [word for pair in lexicon.PAIRS for word in pair.words + pair.settling]
-    assert len(lexicon.PAIRS) >= 20
-    assert len(set(words)) == len(words)
-    others = {word for name, category in lexicon.CATEGORIES.items() if name != "ANY_NOUN" for word in category}
-    assert not others & set(words)
-    assert len(others) + len(words) > 200
-
-
-def test_shares_gaps_and_labels_of_drawn_sentences():
-    sentences = draw_sentences(2000, ambiguous=0.5, control=0.1, draw=random.Random(0))
-    assert Counter(s.kind for s in sentences) == {AMBIGUOUS: 1000, CONTROL: 200, ORDINARY: 800}
-    ambiguous = [s for s in sentences if s.kind == AMBIGUOUS]
-    assert {s.settling - s.blended - 1 for s in ambiguous} == set(range(7))
-    assert max(s.blended for s in ambiguous) <= 2
-    sides = Counter(s.pair.words.index(s.words[s.blended]) for s in ambiguous)
-    assert sides[0] == sides[1]
-    for sentence in ambiguous:
-        side = sentence.pair.words.index(sentence.words[sentence.blended])
-        assert sentence.words[sentence.settling] == sentence.pair.settling[side]
-
-
-def test_what_surrounds_an_ambiguous_word_never_settles_it():
-    sentences = draw_sentences(3000, ambiguous=0.5, control=0.3, draw=random.Random(1))
-    telling = {word for pair in lexicon.PAIRS for word in pair.words + pair.settling}
-    for sentence in sentences:
-        if sentence.kind != ORDINARY:
-            allowed = {sentence.blended, sentence.settling}
-            assert not telling & {word for index, word in enumerate(sentence.words) if index not in allowed}
 
 
 def test_twins_sound_the_same_until_the_settling_word(chapter):
@@ -122,26 +54,6 @@ def test_control_twins_sound_the_same_to_the_end_but_differ_in_their_label(chapt
     for first, second in controls.values():
         assert np.array_equal(first.samples, second.samples)
         assert {s.sentence.words[s.sentence.blended] for s in (first, second)} == set(first.sentence.pair.words)
-
-
-def test_a_blend_holds_both_words_alike():
-    draw = np.random.default_rng(0)
-    first, second = (waveform.level(draw.standard_normal(n).astype(np.float32)) for n in (4000, 4400))
-    mixed = waveform.blend(first, second, tilt=0.0)
-    assert len(mixed) == 4200
-    assert np.allclose(mixed, waveform.blend(second, first, tilt=0.0), atol=1e-6)
-    correlations = [np.corrcoef(mixed, waveform.resample(word, 4200))[0, 1] for word in (first, second)]
-    assert correlations[0] == pytest.approx(correlations[1], abs=0.05)
-    assert min(correlations) > 0.6
-
-
-def test_tilt_and_level_are_drawn_before_the_label_is_known():
-    # Both labels of a pair come from one draw, so no property of the blend can depend on the label.
-    speaker = Speaker("1", "m1", 230, 50)
-    first, second = (waveform.draw_delivery(speaker, 6, random.Random(5)) for _ in range(2))
-    assert first == second
-    tilts = [waveform.draw_delivery(speaker, 6, random.Random(seed)).tilt for seed in range(400)]
-    assert abs(np.mean(tilts)) < 0.01 and max(map(abs, tilts)) <= waveform.LARGEST_TILT
 
 
 def test_words_are_where_the_times_say(chapter):

@@ -1,14 +1,24 @@
 """Invariant: after every frame the shares of the two readings are those of the search's own hypotheses."""
 
+import math
+
 import pytest
+import torch
 
 from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.model.subsampling import subsampled_lengths
 from transducer_gn.recognition.systems import load_system
-from transducer_gn.reporting.figures import readings_figure
 from transducer_gn.search.beam import beam_search
-from transducer_gn.synthetic.readings import BEAM, ambiguous_batch, follow_readings
+from transducer_gn.synthetic.readings import (
+    BEAM,
+    Readings,
+    ambiguous_batch,
+    average_after,
+    follow_readings,
+    reading_shares,
+    telling_utterance,
+)
 
 
 @pytest.fixture(scope="module", params=["local", "global"])
@@ -18,7 +28,7 @@ def system(runs, request):
 
 def test_readings_of_a_real_system(system, toy):
     batch = ambiguous_batch(system, PreparedData(toy.folder), "test")
-    assert set(batch.kinds) == {"ambiguous"}
+    assert set(batch.groups) == {"ambiguous"}
     followed = follow_readings(system, batch)
     chunk = system.chunk(RecognitionConfig())
     frames, lengths = system.model.encoder(batch.features, batch.feature_lengths, chunk)
@@ -49,9 +59,31 @@ def test_no_ambiguous_utterances_no_batch(system, toy):
     assert plain and ambiguous_batch(system, Ordinary(toy.folder), "test") is None
 
 
-def test_the_figure_names_the_utterance_and_both_words(system, toy):
-    followed = follow_readings(system, ambiguous_batch(system, PreparedData(toy.folder), "test"))
-    drawn = readings_figure(followed, followed, ("one", "other"), followed[0].id)
-    assert followed[0].id in drawn.caption
-    labels = [text.get_text() for axis in drawn.figure.axes for text in axis.get_legend().get_texts()]
-    assert labels == [f"{followed[0].words[0]} (said)", followed[0].words[1]] * 2
+def test_shares_of_readings_are_read_off_the_beam():
+    texts = [["MAIL", "NAIL"], ["NAIL"], ["A"], []]
+    shares = reading_shares(texts, torch.tensor([0.5, 0.25, 0.125, 0.125]).log(), ("NAIL", "MAIL"))
+    assert shares == pytest.approx((0.25, 0.5))
+
+
+def readings(name, right, wrong, settling=(0.3, 0.4)):
+    seconds = [0.1 * (n + 1) for n in range(len(right))]
+    return Readings(name, "", ("MAIL", "NAIL"), seconds, right, wrong, (0.0, 0.1), settling)
+
+
+def test_the_utterance_shown_is_one_that_tells_the_systems_apart():
+    local = [
+        readings(name, [0.6], [0.3] if name == "a" else [0.7], (t, t + 0.1))
+        for name, t in zip("abcd", (9, 3, 2, 4), strict=True)
+    ]
+    other = [readings(name, [share], [1 - share]) for name, share in zip("abcd", (0.9, 0.9, 0.8, 0.6), strict=True)]
+    # a: the local system is right; d: not clearly right under the other; of b and c, b is settled later.
+    assert telling_utterance(local, other) == "b"
+    assert telling_utterance(local, local) is None
+
+
+def test_average_of_readings_is_aligned_to_the_settling_word():
+    one = readings("a", [0.0, 0.2, 0.2, 0.9], [0.0, 0.6, 0.2, 0.1])
+    two = readings("b", [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5])
+    found = average_after([one, two], [-0.25, -0.05, 0.05, 5.0])
+    assert math.isnan(found[0])
+    assert found[1:] == pytest.approx([0.25, (0.5 + 0) / 2, (0.9 + 0) / 2])

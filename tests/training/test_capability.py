@@ -57,9 +57,9 @@ def errors(trainer):
             encoder_out, frame_lengths = trainer.training_pass.encode(batch, trainer.validator.chunk)
             alpha = trainer.config.normalisation.alpha
             found = beam_search(trainer.model, encoder_out, frame_lengths, 8, 1, alpha, 3)
-        for text, kind, hypotheses in zip(batch.texts, batch.kinds, found.tokens, strict=True):
+        for text, group, hypotheses in zip(batch.texts, batch.groups, found.tokens, strict=True):
             words, recognised = text.split(), trainer.tokenizer.decode(hypotheses[0]).split()
-            if kind == "ambiguous":
+            if group == "ambiguous":
                 counts["ambiguous"][0] += recognised[:1] != words[:1]
                 counts["ambiguous"][1] += 1
                 words, recognised = words[1:], recognised[1:]

@@ -1,30 +1,73 @@
-"""Stages that run once: a record beside the results says from what they were made."""
+"""Was it made from the same inputs? Work that is done once, and done again only when what it depends on has changed.
+
+Inputs are values that JSON can hold: settings, and fingerprints of the files that were read. They stand in a record
+beside the results or in the file of results itself; two sets of inputs are the same if their JSON is.
+"""
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from transducer_gn.common.files import write_text
+
+
+class Identified(Protocol):
+    """Results that say what they were made from: everything that they depend on is in `identity`."""
+
+    @property
+    def identity(self) -> Mapping[str, Any]: ...
+
+
+Made = TypeVar("Made", bound=Identified)
+
+
+def same_inputs(found: Any, wanted: Mapping[str, Any]) -> bool:
+    """Whether inputs that were read from JSON are the ones that are `wanted`."""
+    return found == json.loads(json.dumps(wanted))
+
+
+def inputs_text(inputs: Mapping[str, Any]) -> str:
+    """The content of a record: the same for the same inputs."""
+    return json.dumps(inputs, indent=2, sort_keys=True)
+
+
+def made_from(record: Path, inputs: Mapping[str, Any]) -> bool:
+    """Whether a record is there and names these inputs; a broken one names none."""
+    try:
+        return same_inputs(json.loads(record.read_text(encoding="utf-8")), inputs)
+    except (FileNotFoundError, ValueError):
+        return False
+
+
+def read_if_made_from(path: Path, identity: Mapping[str, Any], read: Callable[[Path], Made]) -> Made | None:
+    """The results in a file if they are what would come out of these inputs; None if they are not, or not there."""
+    if not path.is_file():
+        return None
+    results = read(path)
+    return results if same_inputs(results.identity, identity) else None
 
 
 class Stage:
     """A stage whose results are complete once its record is written, and valid as long as its inputs stay the same.
 
-    `inputs` must hold everything that the results depend on: settings, and fingerprints of the files read. `outputs`
-    are the main results; a stage whose results were deleted is to be done again.
+    Args:
+        record: the file that names the inputs
+        inputs: everything that the results depend on
+        outputs: the main results; a stage whose results were deleted is to be done again
     """
 
-    def __init__(self, record: Path, inputs: dict[str, Any], outputs: Sequence[Path] = ()) -> None:
+    def __init__(self, record: Path, inputs: Mapping[str, Any], outputs: Sequence[Path] = ()) -> None:
         self.record = record
         self.outputs = outputs
-        self._wanted = json.dumps(inputs, indent=2, sort_keys=True) + "\n"
+        # As they are now: whoever gave them may go on to change them.
+        self._inputs = deepcopy(inputs)
 
     def is_done(self) -> bool:
         """Say whether the results are there and were made from the same inputs."""
-        made = self.record.is_file() and self.record.read_text() == self._wanted
-        return made and all(output.is_file() for output in self.outputs)
+        return made_from(self.record, self._inputs) and all(output.is_file() for output in self.outputs)
 
     def begin(self) -> None:
         """Make the results' folder; results of other inputs stop counting as complete."""
@@ -33,7 +76,7 @@ class Stage:
 
     def finish(self) -> None:
         """Declare the results complete."""
-        write_text(self.record, self._wanted)
+        write_text(self.record, inputs_text(self._inputs) + "\n")
 
 
 def file_fingerprint(path: Path) -> str:

@@ -18,7 +18,7 @@ from transducer_gn.config import NoiseConfig, VolumeConfig
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch use one thread, as it does in a loader's workers: the last bit of a sum depends on how many add it up."""
+    """Let torch use one thread, as in a loader's workers: the last bit of a sum depends on how many add it up."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

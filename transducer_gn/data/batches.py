@@ -21,11 +21,10 @@ from transducer_gn.config import BatchConfig
 from transducer_gn.data.augmentation import change_volume, mix_noise, one_thread
 from transducer_gn.data.features import fbank
 from transducer_gn.data.filtering import usable_cuts
+from transducer_gn.data.labels import group_of, unit_of
 from transducer_gn.data.sampling import EpochSampler, NumberedCuts
 from transducer_gn.data.spec_augment import spec_augment
 from transducer_gn.data.tokenizer import Tokenizer
-
-DEFAULT_KIND = "ordinary"
 
 
 @dataclass(frozen=True)
@@ -33,15 +32,16 @@ class Batch:
     """Some utterances, longest first.
 
     Attributes:
-        features: Log mel energies [B, T', 80], float32; what lies beyond an utterance's length is padding.
-        feature_lengths: Feature frames of each utterance [B], int64.
-        tokens: Token ids [B, U], int64, padded with 0.
-        token_lengths: Tokens of each utterance [B], int64.
-        texts: Transcripts.
-        ids: Utterance ids.
-        kinds: Kinds of utterances ("ordinary", "ambiguous", "control"), for error rates by kind.
-        durations: Seconds of each utterance [B], float32.
-        custom: What the manifest says besides about each utterance, such as the times of an ambiguous word.
+        features: [B, T', 80] log mel energies, float32; what lies beyond an utterance's length is padding
+        feature_lengths: [B] feature frames of each utterance, int64
+        tokens: [B, U] token ids, int64, padded with 0
+        token_lengths: [B] tokens of each utterance, int64
+        texts: transcripts
+        ids: utterance ids
+        groups: the group of each utterance, for error rates by group
+        units: the unit of each utterance: those of one unit share some of their sound and are drawn together
+        durations: [B] seconds of each utterance, float32
+        custom: all that the manifest says besides about each utterance
     """
 
     features: torch.Tensor
@@ -50,7 +50,8 @@ class Batch:
     token_lengths: torch.Tensor
     texts: list[str]
     ids: list[str]
-    kinds: list[str]
+    groups: list[str]
+    units: list[str]
     durations: torch.Tensor
     custom: list[dict[str, Any]]
 
@@ -89,6 +90,7 @@ class BatchDataset(Dataset):
         cuts = CutSet.from_cuts(sorted(numbered.cuts, key=lambda cut: (-cut.duration, cut.id)))
         draw = random.Random(stable_seed("batch", self._settings.seed, numbered.epoch, numbered.number))
         supervisions = [cut.supervisions[0] for cut in cuts]
+        custom = [supervision.custom or {} for supervision in supervisions]
         mixed = mix_noise(cuts, self._noise, self._settings.noise, draw) if self._noise else cuts
         features, lengths = collate_features(mixed, self._extractor)
         if self._volume is not None:
@@ -103,9 +105,10 @@ class BatchDataset(Dataset):
             token_lengths=torch.tensor([len(ids) for ids in tokens]),
             texts=[supervision.text for supervision in supervisions],
             ids=[cut.id for cut in cuts],
-            kinds=[(supervision.custom or {}).get("kind", DEFAULT_KIND) for supervision in supervisions],
+            groups=[group_of(fields) for fields in custom],
+            units=[unit_of(cut.id, fields) for cut, fields in zip(cuts, custom, strict=True)],
             durations=torch.tensor([cut.duration for cut in cuts]),
-            custom=[supervision.custom or {} for supervision in supervisions],
+            custom=custom,
         )
 
 
@@ -173,13 +176,13 @@ class Batches(ResumableBatches):
     Otherwise no utterance comes twice, and one rank may have a batch more than another.
 
     Args:
-        cuts: Utterances, best read lazily; see `PreparedData`.
-        tokenizer: Turns texts into tokens.
-        settings: How batches are made.
-        training: Training batches are shuffled, filtered and augmented; others are none of that.
-        noise: Noise to mix in where the settings say so.
-        rank: This process's number.
-        world_size: Number of processes that train together.
+        cuts: utterances, best read lazily; see `PreparedData`
+        tokenizer: turns texts into tokens
+        settings: how batches are made
+        training: training batches are shuffled, filtered and augmented; others are none of that
+        noise: noise to mix in where the settings say so
+        rank: this process's number
+        world_size: number of processes that train together
     """
 
     def __init__(

@@ -60,7 +60,7 @@ def check_all_audio(
     ]
     results = [result for task in run_each(check_many, tasks, jobs, label) for result in task]
     good, problems = [], []
-    for utterance, (samples, fault) in zip(utterances, results):
+    for utterance, (samples, fault) in zip(utterances, results, strict=True):
         if fault is None:
             good.append((utterance, samples))
         else:

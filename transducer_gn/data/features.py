@@ -1,6 +1,5 @@
 """80-dimensional log mel filter banks (Kaldi's, no dither, 25 ms windows every 10 ms), computed and stored."""
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,7 +12,9 @@ from lhotse.utils import fastcopy
 
 from transducer_gn.common.files import replace_when_done, write_text
 from transducer_gn.common.processes import run_each
+from transducer_gn.common.stages import inputs_text, made_from
 from transducer_gn.config import StorageConfig
+from transducer_gn.data.labels import at_speed
 from transducer_gn.data.manifest_files import portable_path, read_json_lines, write_json_lines
 
 NUM_FEATURES = 80
@@ -58,10 +59,7 @@ def change_speed(cut: MonoCut, factor: float) -> MonoCut:
     """Return the cut played `factor` times as fast, with the times in its custom fields moved along."""
     changed = cut.perturb_speed(factor)
     supervision = changed.supervisions[0]
-    custom = {
-        name: [round(time / factor, 4) for time in value] if name in ("blend", "settling") else value
-        for name, value in (supervision.custom or {}).items()
-    }
+    custom = at_speed(supervision.custom or {}, factor)
     return fastcopy(changed, supervisions=[fastcopy(supervision, custom=custom or None)])
 
 
@@ -106,12 +104,11 @@ def store_features(
     they were made from the same `inputs`.
     """
     folder = data_dir / "fbank" / name
-    record = folder / "inputs.json"
-    wanted = json.dumps(inputs | asdict(settings), indent=2, sort_keys=True)
-    if not record.is_file() or record.read_text() != wanted:
+    record, inputs = folder / "inputs.json", inputs | asdict(settings)
+    if not made_from(record, inputs):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        write_text(record, wanted)
+        write_text(record, inputs_text(inputs))
     shards = [cuts[start : start + CUTS_PER_SHARD] for start in range(0, len(cuts), CUTS_PER_SHARD)]
     manifests = [folder / f"{number:05d}.jsonl.gz" for number in range(len(shards))]
     missing = [number for number, manifest in enumerate(manifests) if not manifest.is_file()]

@@ -15,8 +15,9 @@ ROLES = ("train", "dev", "test")
 class Utterance:
     """One line of a transcript with its audio file.
 
-    `words` are (word, start, duration) in seconds where the corpus has alignments; `custom` is what a
-    `.kinds.jsonl` beside the transcript says about the utterance, at least its "kind".
+    Attributes:
+        words: (word, start, duration) in seconds where the corpus has alignments
+        custom: what a `.kinds.jsonl` beside the transcript says about the utterance, see `labels`
     """
 
     id: str
@@ -91,7 +92,7 @@ def read_part(root: Path, part: str) -> tuple[list[Utterance], list[Problem]]:
     problems, named = [], set()
     for transcript in (file for file in files if file.name.endswith(".trans.txt")):
         words = read_alignments(sibling(transcript, "alignment.txt"))
-        custom = read_kinds(sibling(transcript, "kinds.jsonl"))
+        custom = read_custom(sibling(transcript, "kinds.jsonl"))
         for number, line in enumerate(read_text_lines(transcript), start=1):
             name, _, text = line.strip().partition(" ")
             if not name:
@@ -141,20 +142,22 @@ def read_alignments(path: Path) -> dict[str, tuple[tuple[str, float, float], ...
         except ValueError:
             raise UserError(f"{path}, line {number} is not an alignment; repair or delete the file") from None
         alignments[name] = tuple(
-            (word, start, round(end - start, 8)) for word, start, end in zip(words, ends, ends[1:]) if word
+            (word, start, round(end - start, 8))
+            for word, start, end in zip(words, ends, ends[1:], strict=False)
+            if word
         )
     return alignments
 
 
-def read_kinds(path: Path) -> dict[str, dict[str, Any]]:
+def read_custom(path: Path) -> dict[str, dict[str, Any]]:
     """Read what a `.kinds.jsonl` file says about each utterance."""
     if not path.is_file():
         return {}
-    kinds = {}
+    custom = {}
     for number, line in enumerate(read_text_lines(path), start=1):
         try:
             entry = json.loads(line)
-            kinds[entry.pop("id")] = entry
+            custom[entry.pop("id")] = entry
         except (ValueError, KeyError, AttributeError):
             raise UserError(f"{path}, line {number} is not a JSON object with an id; repair or delete it") from None
-    return kinds
+    return custom

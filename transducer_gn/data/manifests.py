@@ -89,7 +89,7 @@ def recording(utterance: Utterance, samples: int, data_dir: Path) -> Recording:
 
 
 def supervision(utterance: Utterance, samples: int) -> SupervisionSegment:
-    """Return lhotse's description of what is said; kind and times of blends are its custom fields."""
+    """Return lhotse's description of what is said."""
     return SupervisionSegment(
         id=utterance.id,
         recording_id=utterance.id,

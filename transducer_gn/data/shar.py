@@ -100,15 +100,35 @@ class LaneShards:
 
 
 @dataclass(frozen=True)
-class LaneDataset(IterableDataset):
-    """What each worker runs: its own sampler over its own shards."""
+class Source:
+    """What one rank reads from, and how.
+
+    Attributes:
+        folder: holds the shards of all ranks
+        rank: this process's number
+        world_size: number of processes that train together
+    """
 
     folder: Path
-    dataset: BatchDataset
-    usable: Usable
     settings: BatchConfig
     rank: int
     world_size: int
+
+
+@dataclass(frozen=True)
+class LaneDataset(IterableDataset):
+    """What each worker runs: its own sampler over its own shards.
+
+    Attributes:
+        dataset: makes batches
+        usable: says which utterances may be in them
+        skip: batches of the epoch, over all workers of this rank, that were consumed before
+        batches: of the whole epoch
+    """
+
+    source: Source
+    dataset: BatchDataset
+    usable: Usable
     epoch: int
     skip: int
     batches: int
@@ -120,22 +140,25 @@ class LaneDataset(IterableDataset):
         """
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
-        lane, lanes = self.rank * workers + worker, self.world_size * workers
-        for number, cuts in zip(range(worker, self.batches, workers), self._cuts(lane, lanes)):
+        rank, world_size = self.source.rank, self.source.world_size
+        lane, lanes = rank * workers + worker, world_size * workers
+        numbers = range(worker, self.batches, workers)
+        for number, cuts in zip(numbers, self._cuts(lane, lanes), strict=False):
             if number < self.skip:
                 yield None
             else:
-                yield self.dataset[NumberedCuts(self.epoch, number * self.world_size + self.rank, cuts)]
+                yield self.dataset[NumberedCuts(self.epoch, number * world_size + rank, cuts)]
 
     def _cuts(self, lane: int, lanes: int) -> Iterator[CutSet]:
         """Yield the cuts of a lane's batches: of a pass over all shards, then of another, as long as it takes."""
-        index = read_index(self.folder)
-        bins = duration_bins(index["durations"], self.settings.num_buckets)
+        folder, settings = self.source.folder, self.source.settings
+        index = read_index(folder)
+        bins = duration_bins(index["durations"], settings.num_buckets)
         for turn in count():
-            seed = stable_seed("pass", self.settings.seed, self.epoch, turn)
-            source = LaneShards(self.folder, len(index["shards"]), lane, lanes, seed)
-            limits = dict(max_duration=self.settings.max_duration, rank=0, world_size=1)
-            sampler = bucketing_sampler(source, bins, self.settings.shar_buffer_size, seed, **limits)
+            seed = stable_seed("pass", settings.seed, self.epoch, turn)
+            shards = LaneShards(folder, len(index["shards"]), lane, lanes, seed)
+            limits = dict(max_duration=settings.max_duration, rank=0, world_size=1)
+            sampler = bucketing_sampler(shards, bins, settings.shar_buffer_size, seed, **limits)
             found = False
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)
@@ -143,7 +166,7 @@ class LaneDataset(IterableDataset):
                     found = True
                     yield cuts
             if not found:
-                raise UserError(f"{self.folder}: one worker's utterances are all too short, too long or too dense")
+                raise UserError(f"{folder}: one worker's utterances are all too short, too long or too dense")
 
 
 class ShardedBatches(ResumableBatches):
@@ -155,12 +178,12 @@ class ShardedBatches(ResumableBatches):
     workers, since each worker batches what it reads. Resuming reads over what was consumed without decoding it.
 
     Args:
-        folder: A folder that `prepare.sh --shar` made, such as DATA/shar/train.
-        tokenizer: Turns texts into tokens.
-        settings: How batches are made.
-        noise: Noise to mix in where the settings say so.
-        rank: This process's number.
-        world_size: Number of processes that train together.
+        folder: what `prepare.sh --shar` made, such as DATA/shar/train
+        tokenizer: turns texts into tokens
+        settings: how batches are made
+        noise: noise to mix in where the settings say so
+        rank: this process's number
+        world_size: number of processes that train together
     """
 
     def __init__(
@@ -182,7 +205,7 @@ class ShardedBatches(ResumableBatches):
                 f"{folder} has {len(shards)} shards, too few for {world_size} ranks of {settings.num_workers} workers; "
                 "export again with a smaller --shard-size, or use fewer workers"
             )
-        self._arguments = dict(folder=folder, settings=settings, rank=rank, world_size=world_size)
+        self._source = Source(folder, settings, rank, world_size)
         self._dataset = BatchDataset(tokenizer, settings, True, noise)
         self._token_model = tokenizer.fingerprint
         self._usable = Usable(tokenizer, settings)
@@ -195,19 +218,17 @@ class ShardedBatches(ResumableBatches):
 
     def starting_at(self, epoch: int, batch: int = 0) -> Iterable[Batch]:
         """Read over what was consumed without decoding it."""
-        lane = LaneDataset(
-            dataset=self._dataset,
-            usable=self._usable,
-            epoch=epoch,
-            skip=batch,
-            batches=self.batches_per_epoch,
-            **self._arguments,
-        )
-        workers = self._arguments["settings"].num_workers
         loader = DataLoader(
-            lane,
+            LaneDataset(
+                source=self._source,
+                dataset=self._dataset,
+                usable=self._usable,
+                epoch=epoch,
+                skip=batch,
+                batches=self.batches_per_epoch,
+            ),
             batch_size=None,
-            num_workers=workers,
+            num_workers=self._source.settings.num_workers,
             pin_memory=torch.cuda.is_available(),
             generator=torch.Generator(),
             worker_init_fn=leave_stopping_to_training,
@@ -216,8 +237,8 @@ class ShardedBatches(ResumableBatches):
 
     def identity(self) -> dict[str, Any]:
         """Batches depend on the number of workers, too."""
-        return asdict(self._arguments["settings"]) | {
-            "shards": read_index(self._arguments["folder"])["shards"],
-            "world size": self._arguments["world_size"],
+        return asdict(self._source.settings) | {
+            "shards": read_index(self._source.folder)["shards"],
+            "world size": self._source.world_size,
             "token model": self._token_model,
         }

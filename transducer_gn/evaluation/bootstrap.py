@@ -1,8 +1,8 @@
 """Intervals and tests by drawing utterances anew, with replacement.
 
 Both statistics are ratios of sums over utterances: a word error rate is errors over words, a mean emission time is
-seconds over tokens. Words of an utterance stand or fall together, so utterances are drawn and not words (and pairs of
-them where these share their sound).
+seconds over tokens. Words of an utterance stand or fall together, so utterances are drawn and not words (and all of a
+unit where they share their sound).
 """
 
 from dataclasses import dataclass
@@ -31,9 +31,10 @@ class Difference:
     """How far B lies from A on the same utterances.
 
     Attributes:
-      first, second: the two values.
-      change: second - first, with its interval.
-      p_value: two-sided; how surprising such a change would be if there were none.
+        first: the value of A
+        second: the value of B
+        change: second - first, with its interval
+        p_value: two-sided; how surprising such a change would be if there were none
     """
 
     first: float

@@ -12,16 +12,17 @@ import torch
 from lhotse import CutSet
 from lhotse.cut import Cut
 
+from transducer_gn.common.durations import duration
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import write_text
+from transducer_gn.common.stages import read_if_made_from, same_inputs
 from transducer_gn.config import EvaluationDataConfig, RecognitionConfig
 from transducer_gn.data.batches import Batch, Batches
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.evaluation.results import Results, read_results, results_path, write_results
+from transducer_gn.evaluation.results import Results, read_entry, read_results, results_path, write_results
 from transducer_gn.recognition.error_rates import Recognised, total_errors
 from transducer_gn.recognition.systems import System
 from transducer_gn.recognition.utterances import recognise, recognition_identity
-from transducer_gn.training.logbook import duration
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -52,7 +53,13 @@ class NotIn:
 
 @dataclass(frozen=True)
 class PartDecoder:
-    """Decodes one test set of `data` into `folder`."""
+    """Decodes one test set.
+
+    Attributes:
+        folder: where results go
+        part: the test set of `data`
+        max_duration: seconds of audio that are recognised together
+    """
 
     folder: Path
     system: System
@@ -66,7 +73,7 @@ class PartDecoder:
         name = self.system.describe(self.settings)
         identity = recognition_identity(self.system, self.settings, self.data, self.part)
         path = results_path(self.folder, self.part, name)
-        if path.is_file() and (results := read_results(path)).identity == identity:
+        if (results := read_if_made_from(path, identity, read_results)) is not None:
             logging.info("%s: %s is complete", self.part, path)
             return results
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -131,12 +138,11 @@ class Unfinished:
         found: list[Recognised] = []
         try:
             first, *lines = self._path.read_text(encoding="utf-8").split("\n")
-            if json.loads(first) != self._identity:
+            if not same_inputs(json.loads(first), self._identity):
                 raise ValueError("another system")
             # What follows the last line end was cut off.
             for line in lines[:-1]:
-                values = json.loads(line)
-                found.append(Recognised(**values | {"pair": tuple(values["pair"])}))
+                found.append(read_entry(Recognised, json.loads(line)))
         except (OSError, ValueError, TypeError, KeyError):
             found = []
         self._rewrite(found)

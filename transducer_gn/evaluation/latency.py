@@ -5,7 +5,9 @@ alignments, so that systems can be compared on the same tokens whatever they wou
 same for all alignments and drops out. Times are in seconds from the beginning; the delay by the chunk is not in them.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,8 +23,7 @@ from transducer_gn.model.chunk import Chunk
 from transducer_gn.model.transducer import Transducer
 from transducer_gn.recognition.error_rates import EMPTY, align
 from transducer_gn.recognition.systems import System
-from transducer_gn.recognition.transcript import WORD_START
-from transducer_gn.recognition.utterances import Shown, blended_pair, show
+from transducer_gn.recognition.utterances import Shown, show
 
 
 @dataclass(frozen=True)
@@ -30,19 +31,22 @@ class UtteranceTimes:
     """Times of one utterance in seconds; None for what never comes.
 
     Attributes:
-      tokens: pieces of the reference; emitted: when each is expected.
-      blended: for each token whether it belongs to a word whose sound is a blend.
-      shown: for each word of the reference that is right in the end, when it was first shown there.
-      settled: the same, from when on it stayed. Both are empty where no live recogniser was run.
+        group: emission times are also given for each group apart
+        tokens: pieces of the reference
+        emitted: when each token is expected
+        shown: for each word of the reference that is right in the end, when it was first shown there; empty where no
+            live recogniser was run
+        settled: the same, from when on it stayed
+        custom: what the manifest says besides about the utterance
     """
 
     id: str
-    kind: str
+    group: str
     tokens: list[str]
     emitted: list[float | None]
-    blended: list[bool]
     shown: list[float | None]
     settled: list[float | None]
+    custom: Mapping[str, Any] = field(default_factory=dict)
 
 
 @torch.no_grad()
@@ -52,8 +56,8 @@ def measure_times(
     """Times of all utterances of a batch, which is on the system's device.
 
     Args:
-      chunk: what frames see when the reference is aligned.
-      display: how the live recogniser runs; None to leave it out.
+        chunk: what frames see when the reference is aligned
+        display: how the live recogniser runs; None to leave it out
     """
     encoder_out, frame_lengths = system.model.encoder(batch.features, batch.feature_lengths, chunk)
     weights = reference_weights(
@@ -69,12 +73,12 @@ def measure_times(
         results.append(
             UtteranceTimes(
                 id=batch.ids[i],
-                kind=batch.kinds[i],
+                group=batch.groups[i],
                 tokens=own,
                 emitted=[None if time != time else time for time in frames[i, :length].tolist()],
-                blended=blended_tokens(own, blended_pair(batch.custom[i])),
                 shown=shown,
                 settled=settled,
+                custom=batch.custom[i],
             )
         )
     return results
@@ -100,16 +104,6 @@ def reference_weights(
     outputs = model.predictor.unroll_tree(tree.parents, tree.tokens, tree.depths)
     lattice = tree_lattice(model.joiner.lattice_inputs(encoder_out, frame_lengths, outputs), tree)
     return Interpolation(alpha).arcs(*lattice.reference_arcs())
-
-
-def blended_tokens(pieces: list[str], pair: tuple[str, ...]) -> list[bool]:
-    """For each token whether it is part of one of the words of `pair`."""
-    words: list[list[str]] = []
-    for piece in pieces:
-        if not words or piece.startswith(WORD_START):
-            words.append([])
-        words[-1].append(piece)
-    return [("".join(word).removeprefix(WORD_START) in pair) for word in words for _ in word]
 
 
 def display_times(reference: list[str], history: list[Shown]) -> tuple[list[float | None], list[float | None]]:

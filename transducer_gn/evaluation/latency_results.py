@@ -2,27 +2,35 @@
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.json_files import write_json
+from transducer_gn.common.stages import read_if_made_from
 from transducer_gn.config import LatencyConfig, RecognitionConfig
+from transducer_gn.data.labels import group_order
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation.bootstrap import Difference, Interval, ratio_difference, ratio_interval
 from transducer_gn.evaluation.decoding import count_cuts, evaluation_batches
 from transducer_gn.evaluation.latency import UtteranceTimes, measure_times
-from transducer_gn.recognition.error_rates import kind_order
+from transducer_gn.evaluation.results import read_entry
 from transducer_gn.recognition.systems import System
 from transducer_gn.recognition.utterances import recognition_identity
 
 FOLDER = "latency"
 # Positions of tokens in the utterance that are told apart.
 POSITIONS = 20
+
+# For each utterance, which of its tokens count.
+TokenChoice = list[list[bool]]
+# An utterance under two systems.
+Sides = tuple[UtteranceTimes, UtteranceTimes]
 
 
 @dataclass(frozen=True)
@@ -40,9 +48,10 @@ class LatencyDifference:
     """How much later (above 0) the second system is, in milliseconds.
 
     Attributes:
-      emission: by group of tokens: "all", kinds of utterances, "KIND words" for tokens of blended words.
-      positions: by position of the token in the utterance, from the first on.
-      shown, settled: words that are right in the end under both systems; None where no live recogniser was run.
+        emission: by name of the tokens, "all" for all of them
+        positions: by position of the token in the utterance, from the first on
+        shown: of words that are right in the end under both systems; None where no live recogniser was run
+        settled: the same, from when on they stay
     """
 
     emission: dict[str, Difference]
@@ -65,7 +74,7 @@ def measure_part(
     name = system.describe(settings)
     identity = {**recognition_identity(system, settings, data, part), "measured": asdict(measured)}
     path = folder / f"latency-{part}-{name}.json"
-    if path.is_file() and (latency := read_latency(path)).identity == identity:
+    if (latency := read_if_made_from(path, identity, read_latency)) is not None:
         logging.info("%s: %s is complete", part, path)
         return latency
     display = settings if measured.display and chunk.size is not None else None
@@ -93,7 +102,7 @@ def read_latency(path: Path) -> Latency:
     """Read a `latency` file; UserError if it is none."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        utterances = [UtteranceTimes(**utterance) for utterance in content["utterances"]]
+        utterances = [read_entry(UtteranceTimes, utterance) for utterance in content["utterances"]]
         return Latency(content["part"], content["system"], content["identity"], utterances)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
@@ -115,8 +124,14 @@ def mean_emission(latency: Latency) -> Interval:
     return ratio_interval(np.array([1000 * row.sum() for row in rows]), np.array([len(row) for row in rows]))
 
 
-def compare_latency(first: Latency, second: Latency) -> LatencyDifference:
-    """Compare two systems token by token and word by word; UserError if these are not the same."""
+def compare_latency(
+    first: Latency, second: Latency, further: Mapping[str, TokenChoice] = MappingProxyType({})
+) -> LatencyDifference:
+    """Compare two systems token by token and word by word; UserError if these are not the same.
+
+    Args:
+        further: choices of tokens by name, beside all tokens and those of each group
+    """
     sides = list(zip(first.utterances, second.utterances, strict=False))
     if len(first.utterances) != len(second.utterances) or any(a.id != b.id for a, b in sides):
         raise UserError(f"{first.part}: the two systems were not measured on the same utterances; measure both again")
@@ -124,8 +139,9 @@ def compare_latency(first: Latency, second: Latency) -> LatencyDifference:
         raise UserError(
             f"{first.part}: the two systems have different token models, so their tokens cannot be compared"
         )
+    choices = tokens_by_group(first.utterances) | dict(further)
     emission = {
-        name: difference for name, mask in groups(first) if (difference := _difference(sides, mask)) is not None
+        name: difference for name, choice in choices.items() if (difference := _difference(sides, choice)) is not None
     }
     positions = [
         _difference(sides, [[p == n for n in range(len(a.tokens))] for a, _ in sides]) for p in range(POSITIONS)
@@ -137,32 +153,26 @@ def compare_latency(first: Latency, second: Latency) -> LatencyDifference:
     )
 
 
-def groups(latency: Latency) -> Iterator[tuple[str, list[list[bool]]]]:
-    """Names of groups of tokens, and for each utterance which of its tokens belong."""
-    utterances = latency.utterances
-    yield "all", [[True] * len(u.tokens) for u in utterances]
-    kinds = sorted({u.kind for u in utterances}, key=kind_order)
-    if len(kinds) > 1:
-        for kind in kinds:
-            yield kind, [[u.kind == kind] * len(u.tokens) for u in utterances]
-    for kind in kinds:
-        yield f"{kind} words", [[u.kind == kind and blended for blended in u.blended] for u in utterances]
+def tokens_by_group(utterances: Sequence[UtteranceTimes]) -> dict[str, TokenChoice]:
+    """All tokens, named "all", and the tokens of each group where there are several."""
+    choices = {"all": [[True] * len(u.tokens) for u in utterances]}
+    groups = sorted({u.group for u in utterances}, key=group_order)
+    if len(groups) > 1:
+        choices |= {group: [[u.group == group] * len(u.tokens) for u in utterances] for group in groups}
+    return choices
 
 
-Pair = tuple[UtteranceTimes, UtteranceTimes]
-
-
-def _difference(sides: Sequence[Pair], masks: list[list[bool]]) -> Difference | None:
+def _difference(sides: Sequence[Sides], choice: TokenChoice) -> Difference | None:
     """Mean emission times of the chosen tokens that both systems can emit; None if there are none."""
     return _paired(
         [
             [(x, y) for x, y, chosen in zip(a.emitted, b.emitted, mask, strict=True) if chosen]
-            for (a, b), mask in zip(sides, masks, strict=True)
+            for (a, b), mask in zip(sides, choice, strict=True)
         ]
     )
 
 
-def _word_difference(sides: Sequence[Pair], name: str) -> Difference | None:
+def _word_difference(sides: Sequence[Sides], name: str) -> Difference | None:
     """The same of words; None if a system was not run live."""
     if not all(getattr(a, name) and getattr(b, name) for a, b in sides if a.tokens):
         return None
@@ -175,5 +185,5 @@ def _paired(times: list[list[tuple[float | None, float | None]]]) -> Difference 
     counts = np.array([len(row) for row in both])
     if counts.sum() == 0:
         return None
-    first, second = (np.array([1000 * sum(pair[side] for pair in row) for row in both]) for side in (0, 1))
+    first, second = (np.array([1000 * sum(both_times[side] for both_times in row) for row in both]) for side in (0, 1))
     return ratio_difference(first, second, counts)

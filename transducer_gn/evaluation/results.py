@@ -6,14 +6,15 @@ alignments and counts by word, `wer-summary`. For programs there is `results`, w
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import write_text
 from transducer_gn.common.json_files import write_json
+from transducer_gn.data.labels import group_of, unit_of
 from transducer_gn.evaluation.bootstrap import Difference, ratio_difference, ratio_interval
 from transducer_gn.recognition.error_rates import (
     EMPTY,
@@ -26,15 +27,17 @@ from transducer_gn.recognition.error_rates import (
     total_errors,
 )
 
+Entry = TypeVar("Entry")
+
 
 @dataclass(frozen=True)
 class Results:
     """A test set as one system recognised it.
 
     Attributes:
-      part: name of the test set.
-      system: what was recognised with, such as "epoch-30-streaming-chunk-size-16-left-context-64-beam-50".
-      identity: everything that the hypotheses depend on.
+        part: name of the test set
+        system: what was recognised with, such as "epoch-30-streaming-chunk-size-16-left-context-64-beam-50"
+        identity: everything that the hypotheses depend on
     """
 
     part: str
@@ -88,14 +91,27 @@ def read_results(path: Path) -> Results:
     """Read a `results` file; UserError if it is none."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        utterances = [
-            Recognised(**utterance | {"pair": tuple(utterance["pair"])}) for utterance in content["utterances"]
-        ]
+        utterances = [read_entry(Recognised, utterance) for utterance in content["utterances"]]
         return Results(content["part"], content["system"], content["identity"], utterances)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} does not hold results of decode.py; delete it and decode again") from error
+
+
+def read_entry(entry: type[Entry], values: dict[str, Any]) -> Entry:
+    """What a file says about one utterance; in files of the first version the fields of `custom` stand with the others.
+
+    Args:
+        entry: a dataclass with the fields `group` and `custom`, and perhaps `unit`
+    """
+    if "custom" in values:
+        return entry(**values)
+    names = {field.name for field in fields(entry)}
+    custom = {name: value for name, value in values.items() if name not in names}
+    found = {name: value for name, value in values.items() if name in names}
+    found |= {"unit": unit_of(values["id"], custom)} if "unit" in names else {}
+    return entry(**found, group=group_of(custom), custom=custom)
 
 
 def find_results(place: Path) -> dict[str, Path]:
@@ -112,13 +128,17 @@ def find_results(place: Path) -> dict[str, Path]:
 
 
 def compare_results(first: Results, second: Results) -> dict[str, Difference]:
+    """Paired tests of all words and of each group, in per cent."""
+    return compare_measures(first.part, first.measures(), second.measures())
+
+
+def compare_measures(part: str, first: Mapping[str, Measure], second: Mapping[str, Measure]) -> dict[str, Difference]:
     """Paired tests of each measure, in per cent: how the second system's errors differ from the first's."""
-    sides = first.measures(), second.measures()
-    if sides[0].keys() != sides[1].keys() or any(sides[0][name].ids != sides[1][name].ids for name in sides[0]):
-        raise UserError(f"{first.part}: the two systems were not decoded on the same utterances; decode both again")
+    if first.keys() != second.keys() or any(first[name].ids != second[name].ids for name in first):
+        raise UserError(f"{part}: the two systems were not decoded on the same utterances; decode both again")
     return {
-        name: ratio_difference(100 * measure.errors, 100 * sides[1][name].errors, measure.words)
-        for name, measure in sides[0].items()
+        name: ratio_difference(100 * measure.errors, 100 * second[name].errors, measure.words)
+        for name, measure in first.items()
     }
 
 

@@ -1,14 +1,17 @@
 """Word errors of utterances, and the groups of words that error rates are given for.
 
-A word error rate is a ratio of two sums over utterances. Everything here keeps the two numbers of each utterance, so
-that `bootstrap` can draw utterances anew; twins, which share their audio, are drawn together.
+A word error rate is a ratio of two sums over utterances. Everything here keeps the two numbers of each unit of
+utterances, so that units can be drawn anew; utterances that share some of their sound are of one unit.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import kaldialign
 import numpy as np
+
+from transducer_gn.data.labels import DEFAULT_GROUP, group_order
 
 # Words hold no spaces, so this is none of them.
 EMPTY = " "
@@ -21,22 +24,17 @@ class Recognised:
     """One utterance: what was said and what was recognised.
 
     Attributes:
-      kind: of utterance, such as "ordinary" or "ambiguous".
-      pair: the two words that a blended sound may stand for, of which the reference has one; empty for most utterances.
-      twin: id of the utterance with the same sound and the other word; empty for most utterances.
+        group: error rates are also given for each group apart
+        unit: utterances of one unit are drawn together; empty for an utterance that stands alone
+        custom: what the manifest says besides about the utterance
     """
 
     id: str
     reference: list[str]
     hypothesis: list[str]
-    kind: str = "ordinary"
-    pair: tuple[str, ...] = ()
-    twin: str = ""
-
-    @property
-    def unit(self) -> str:
-        """What stands or falls together: the id, or that of the first of two twins."""
-        return min(self.id, self.twin) if self.twin else self.id
+    group: str = DEFAULT_GROUP
+    unit: str = ""
+    custom: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,10 @@ class Measure:
     """Errors and the words they could have been made on, of everything that counts.
 
     Attributes:
-      ids: of the units that may be drawn, which are utterances, or two twins; errors, words: [n] each.
-      utterances: how many there are.
+        ids: of the units that may be drawn
+        errors: [n] of each unit
+        words: [n] of each unit's references
+        utterances: how many there are
     """
 
     ids: list[str]
@@ -106,26 +106,13 @@ def total_errors(utterances: Sequence[Recognised]) -> Errors:
     return sum((count_errors(align(u.reference, u.hypothesis)) for u in utterances), Errors())
 
 
-def blended_errors(utterance: Recognised) -> Errors:
-    """The errors on the words whose sound is a blend: those of the reference that are of the utterance's pair."""
-    pairs = [(a, b) for a, b in align(utterance.reference, utterance.hypothesis) if a in utterance.pair]
-    return count_errors(pairs)
-
-
 def measures(utterances: Sequence[Recognised]) -> dict[str, Measure]:
-    """What to report: all words, all words by kind of utterance, and blended words by kind of utterance.
-
-    Kinds are only told apart where there are several. Names are "all", the kinds, and "KIND words".
-    """
+    """What to report: all words, named "all", and the words of each group where there are several."""
     result = {"all": measure(utterances, all_errors)}
-    kinds = sorted({utterance.kind for utterance in utterances}, key=kind_order)
-    if len(kinds) > 1:
-        for kind in kinds:
-            result[kind] = measure([u for u in utterances if u.kind == kind], all_errors)
-    for kind in kinds:
-        own = [u for u in utterances if u.kind == kind and u.pair]
-        if own:
-            result[f"{kind} words"] = measure(own, blended_errors)
+    groups = sorted({utterance.group for utterance in utterances}, key=group_order)
+    if len(groups) > 1:
+        for group in groups:
+            result[group] = measure([u for u in utterances if u.group == group], all_errors)
     return result
 
 
@@ -135,19 +122,14 @@ def all_errors(utterance: Recognised) -> Errors:
 
 
 def measure(utterances: Sequence[Recognised], count: Callable[[Recognised], Errors]) -> Measure:
-    """Count errors of each utterance, those of twins together."""
+    """Count errors of each utterance, those of one unit together."""
     counts: dict[str, Errors] = {}
     for utterance in utterances:
-        counts[utterance.unit] = counts.get(utterance.unit, Errors()) + count(utterance)
+        unit = utterance.unit or utterance.id
+        counts[unit] = counts.get(unit, Errors()) + count(utterance)
     return Measure(
         ids=list(counts),
         errors=np.array([errors.total for errors in counts.values()], dtype=np.int64),
         words=np.array([errors.words for errors in counts.values()], dtype=np.int64),
         utterances=len(utterances),
     )
-
-
-def kind_order(kind: str) -> tuple[int, str]:
-    """Ordinary, ambiguous, control, then others by name."""
-    known = ("ordinary", "ambiguous", "control")
-    return (known.index(kind) if kind in known else len(known), kind)

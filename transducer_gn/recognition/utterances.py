@@ -55,17 +55,12 @@ def recognise(system: System, batch: Batch, settings: RecognitionConfig) -> list
             id=batch.ids[i],
             reference=batch.texts[i].split(),
             hypothesis=texts[i],
-            kind=batch.kinds[i],
-            pair=blended_pair(batch.custom[i]),
-            twin=batch.custom[i].get("twin") or "",
+            group=batch.groups[i],
+            unit=batch.units[i],
+            custom=batch.custom[i],
         )
         for i in range(len(batch))
     ]
-
-
-def blended_pair(custom: dict[str, Any]) -> tuple[str, ...]:
-    """The two words that an utterance's blended sound may be, from what the manifest says about the utterance."""
-    return tuple(custom.get("pair", ()))
 
 
 def whole_utterances(system: System, batch: Batch, settings: RecognitionConfig) -> list[str]:

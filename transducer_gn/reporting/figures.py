@@ -1,63 +1,16 @@
-"""The figures of a report: the paper's, and the two readings of an ambiguous sound over time."""
+"""The paper's figures: training as it goes, and how good N-best lists are as normalisers."""
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
-import matplotlib
-import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
 
-matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402  (the backend must be chosen first)
-from matplotlib.axes import Axes  # noqa: E402
-from matplotlib.figure import Figure  # noqa: E402
+from transducer_gn.evaluation.coverage import Coverage
+from transducer_gn.reporting.figure import COLOURS, GLOBAL, LOCAL, SHADE, STYLE, ReportFigure, new_figure
+from transducer_gn.reporting.runs import Run, normalisation_text
 
-from transducer_gn.evaluation.coverage import Coverage  # noqa: E402
-from transducer_gn.reporting.runs import Run, normalisation_text  # noqa: E402
-from transducer_gn.synthetic.readings import Readings, average_after  # noqa: E402
-
-LOCAL, RIGHT, WRONG, SHADE = "#555555", "#0072b2", "#d55e00", "#eeeeee"
 EPOCHS_BEFORE = 3
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-STYLE = {
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e5e5e5",
-    "legend.frameon": False,
-    "svg.hashsalt": "transducer_gn",
-    "svg.fonttype": "path",
-}
-
-
-@dataclass(frozen=True)
-class ReportFigure:
-    """A figure, the name of its files, and what a reader should see in it."""
-
-    name: str
-    figure: Figure
-    caption: str
-
-    def panels(self) -> list[dict[str, Any]]:
-        """The numbers that it was drawn from."""
-        return [
-            {
-                "x": axis.get_xlabel(),
-                "y": axis.get_ylabel(),
-                "lines": [
-                    {"label": line.get_label(), "points": np.column_stack(line.get_data()).tolist()} for line in axis.lines
-                ],
-            }
-            for axis in self.figure.axes
-        ]
-
-
-def new_figure(panels: int = 1, height: float = 3.4) -> tuple[Figure, list[Axes]]:
-    """An empty figure with panels one above the other that share their horizontal axis."""
-    figure, axes = pyplot.subplots(panels, 1, figsize=(6.8, height), sharex=True, layout="constrained", squeeze=False)
-    return figure, list(axes[:, 0])
 
 
 def series(rows: Iterable[dict], name: str) -> tuple[list[float], list[float]]:
@@ -87,14 +40,14 @@ def prior_note(run: Run) -> str:
     return f" Up to epoch {run.config.alignment.diagonal_epochs:g} it includes the prior on alignments."
 
 
-@pyplot.rc_context(STYLE)
+@rc_context(STYLE)
 def regulariser_figure(run: Run, baseline: Run | None, runs: Sequence[Run]) -> ReportFigure | None:
     """The squared log-sums while the regulariser comes in, and the loss meanwhile."""
     if not run.train:
         return None
     figure, (upper, lower) = new_figure(2, 4.6)
     shade((upper, lower), ramp(run))
-    for other, colour in ((baseline, LOCAL), (run, RIGHT)):
+    for other, colour in ((baseline, LOCAL), (run, GLOBAL)):
         if other is not None and other.train:
             rows = with_model_loss(train_before_branch(other, runs) + other.train)
             upper.plot(*series(rows, "regulariser"), color=colour, label=f"{other.name}: {normalisation_text(other)}")
@@ -105,13 +58,13 @@ def regulariser_figure(run: Run, baseline: Run | None, runs: Sequence[Run]) -> R
     lower.set_ylabel("loss per frame")
     lower.set_xlabel("epoch")
     caption = (
-        "Regularising the square of the log-sums of output vectors: the model becomes roughly normalised. Shaded: the time "
-        "in which the regulariser's weight rises. The loss is without the regulariser."
+        "Regularising the square of the log-sums of output vectors: the model becomes roughly normalised. Shaded: the "
+        "time in which the regulariser's weight rises. The loss is without the regulariser."
     ) + prior_note(run)
     return ReportFigure("regulariser", figure, caption)
 
 
-@pyplot.rc_context(STYLE)
+@rc_context(STYLE)
 def interpolation_figure(run: Run, runs: Sequence[Run]) -> ReportFigure | None:
     """Alpha on its way, and the loss with it."""
     if not run.train:
@@ -119,20 +72,21 @@ def interpolation_figure(run: Run, runs: Sequence[Run]) -> ReportFigure | None:
     rows = with_model_loss(train_before_branch(run, runs) + run.train)
     figure, (upper, lower) = new_figure(2, 4.2)
     shade((upper, lower), ramp(run))
-    upper.plot(*series(rows, "alpha"), color=RIGHT)
+    upper.plot(*series(rows, "alpha"), color=GLOBAL)
     upper.set_ylabel("alpha")
     upper.set_ylim(0, 1.05)
-    lower.plot(*series(rows, "model_loss"), color=RIGHT)
+    lower.plot(*series(rows, "model_loss"), color=GLOBAL)
     lower.set_ylabel("loss per frame")
     lower.set_xlabel("epoch")
     caption = (
-        f"From local (alpha 1) to global normalisation (alpha {run.alpha:g}) in {run.name}, and the loss without regulariser. Losses "
-        "at different alpha cannot be compared strictly: Z is a sum over the competitors that were found."
+        f"From local (alpha 1) to global normalisation (alpha {run.alpha:g}) in {run.name}, and the loss without "
+        "regulariser. Losses at different alpha cannot be compared strictly: Z is a sum over the competitors that were "
+        "found."
     ) + prior_note(run)
     return ReportFigure("interpolation", figure, caption)
 
 
-@pyplot.rc_context(STYLE)
+@rc_context(STYLE)
 def wer_figure(name: str, lines: Sequence[tuple[str, Run]], runs: Sequence[Run], caption: str) -> ReportFigure | None:
     """Word error rates on the dev set while training, for labelled runs."""
     lines = [(label, run) for label, run in lines if run.valid]
@@ -199,7 +153,7 @@ def with_model_loss(rows: Sequence[dict]) -> list[dict]:
     ]
 
 
-@pyplot.rc_context(STYLE)
+@rc_context(STYLE)
 def coverage_figure(lines: Sequence[tuple[str, Sequence[Coverage]]]) -> ReportFigure:
     """N-best lists against exact Z, for labelled systems."""
     figure, (upper, lower) = new_figure(2, 5.2)
@@ -218,63 +172,8 @@ def coverage_figure(lines: Sequence[tuple[str, Sequence[Coverage]]]) -> ReportFi
     lower.set_ylabel("distance of gradients")
     lower.set_xlabel("competitors N")
     caption = (
-        "How good N-best lists are as normalisers. Above: the share of exact Z that the reference and N competitors have, "
-        "mean over utterances. Below: the distance of the gradient of the loss with such a list from that of the loss with "
-        "exact Z, relative to the latter's norm."
+        "How good N-best lists are as normalisers. Above: the share of exact Z that the reference and N competitors "
+        "have, mean over utterances. Below: the distance of the gradient of the loss with such a list from that of the "
+        "loss with exact Z, relative to the latter's norm."
     )
     return ReportFigure("nbest-coverage", figure, caption)
-
-
-@pyplot.rc_context(STYLE)
-def readings_figure(
-    local: Sequence[Readings], other: Sequence[Readings], names: tuple[str, str], chosen: str
-) -> ReportFigure:
-    """One ambiguous utterance through two systems, and the mean over many."""
-    figure, axes = pyplot.subplot_mosaic([["a", "b"], ["c", "c"]], figsize=(8.4, 6.2), layout="constrained")
-    for key, readings, name in (("a", local, names[0]), ("b", other, names[1])):
-        one = next(r for r in readings if r.id == chosen)
-        draw_readings(axes[key], one, name)
-    axes["b"].sharey(axes["a"])
-    text = next(r for r in local if r.id == chosen).text
-    has_times = any(r.settling for r in local)
-    if has_times:
-        draw_average(axes["c"], (local, other), names)
-    else:
-        axes["c"].remove()
-    figure.suptitle(f"“{text}”", fontsize=11)
-    caption = (
-        f"The same ambiguous utterance ({chosen}) through both systems: share of the beam's weight of either reading of the "
-        "blended word, frame by frame. It was chosen because the local system ends up with the wrong reading and the global "
-        "one with the right one, and because the word that settles it comes late. "
-    )
-    if has_times:
-        caption += f"Below: the right reading's share of the two, on average over {len(local)} ambiguous utterances."
-    return ReportFigure("readings", figure, caption)
-
-
-def draw_readings(axis: Axes, readings: Readings, name: str) -> None:
-    """Shares of the two readings over time."""
-    right, wrong = readings.words
-    axis.plot(readings.seconds, readings.right, color=RIGHT, label=f"{right} (said)")
-    axis.plot(readings.seconds, readings.wrong, color=WRONG, label=wrong)
-    spans = (("blended sound", readings.blend, "#f3e3c3"), ("settling word", readings.settling, "#d6ecd9"))
-    for label, span, colour in spans:
-        if span is not None:
-            axis.axvspan(*span, color=colour, zorder=0, label=label)
-    axis.set_title(name, fontsize=10)
-    axis.set_xlabel("seconds")
-    axis.set_ylabel("share of the beam")
-    axis.set_ylim(-0.03, 1.03)
-    axis.legend(fontsize=8)
-
-
-def draw_average(axis: Axes, both: tuple[Sequence[Readings], Sequence[Readings]], names: tuple[str, str]) -> None:
-    """Mean share of the right reading around the settling word's start."""
-    grid = [0.04 * step for step in range(-25, 31)]
-    for readings, name, colour in zip(both, names, (LOCAL, RIGHT), strict=True):
-        axis.plot(grid, average_after(readings, grid), color=colour, label=name)
-    axis.axvline(0, color="#009e73", linewidth=1, label="settling word starts")
-    axis.set_ylim(0, 1.03)
-    axis.set_xlabel("seconds after the start of the settling word")
-    axis.set_ylabel("right reading's share")
-    axis.legend(fontsize=8)

@@ -1,7 +1,7 @@
-"""The same comparison from several seeds: does a difference hold whatever the initial parameters and the order of batches?
+"""The same comparison from several seeds: does it hold whatever the initial parameters and the order of batches?
 
-Each seed has an experiment folder of its own with runs of the same names. Utterances are the same for all, so errors are
-averaged over seeds before utterances are drawn anew; beside that interval stands the change of every single seed.
+Each seed has an experiment folder of its own with runs of the same names. Utterances are the same for all, so errors
+are averaged over seeds before utterances are drawn anew; beside that interval stands the change of every single seed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,10 @@ import numpy as np
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.evaluation.bootstrap import Difference, ratio_difference
-from transducer_gn.evaluation.results import compare_results
-from transducer_gn.reporting.error_tables import measure_name
+from transducer_gn.reporting.comparisons import error_differences, latency_difference
 from transducer_gn.reporting.runs import Run, named
+from transducer_gn.reporting.system_tables import measure_name
 from transducer_gn.reporting.table import Table, p_text, signed
-from transducer_gn.reporting.tables import latency_difference
 
 EMISSION = "emission, all tokens, ms"
 
@@ -25,8 +24,9 @@ class OverSeeds:
     """One measure.
 
     Attributes:
-      mean: both systems' values averaged over seeds, and the change with its interval over utterances; None for times.
-      first, second: values of each seed.
+        mean: both systems' values averaged over seeds, and the change with its interval over utterances; None for times
+        first: the first system's value of each seed
+        second: the second system's value of each seed
     """
 
     mean: Difference | None
@@ -44,13 +44,13 @@ def compare_over_seeds(
     """Measures of the runs of two names, by name of the measure; UserError if a folder lacks one of the two.
 
     Args:
-      roots: the runs of each seed's folder.
+        roots: the runs of each seed's folder
     """
     sides = [(named(runs, baseline, "--baseline"), named(runs, challenger, "--challenger")) for runs in roots]
     for run in (run for both in sides for run in both):
         if part not in run.results:
             raise UserError(f"--seeds: {run.folder} has not been decoded on {part}; run decode.py first")
-    per_seed = [compare_results(a.results[part], b.results[part]) for a, b in sides]
+    per_seed = [error_differences(a, b, part) for a, b in sides]
     result = {}
     for name in per_seed[0]:
         if any(name not in other for other in per_seed):
@@ -67,7 +67,7 @@ def compare_over_seeds(
 
 def averaged(sides: Sequence[tuple[Run, Run]], part: str, name: str) -> Difference:
     """The change of the mean over seeds, utterances drawn anew."""
-    found = [[run.results[part].measures()[name] for run in both] for both in sides]
+    found = [[run.measures(part)[name] for run in both] for both in sides]
     first, words = found[0][0].ids, found[0][0].words
     if any(measure.ids != first for both in found for measure in both):
         raise UserError(f"--seeds: the folders were not decoded on the same utterances of {part}; decode all again")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from transducer_gn.reporting.figures import ReportFigure
+from transducer_gn.reporting.figure import ReportFigure
 from transducer_gn.reporting.table import Table
 
 STYLE = """
@@ -44,11 +44,9 @@ def html_page(
     parts = [f"<h1>{escape(title)}</h1>"]
     if key is not None:
         parts.append(f'<section class="key">{table_html(key)}</section>')
-    # The two readings explain the key table; they come next.
-    by_name = sorted(figures, key=lambda item: item[0].name != "readings")
-    parts += [figure_html(figure, image) for figure, image in by_name[:1] if figure.name == "readings"]
+    parts += [figure_html(figure, image) for figure, image in figures if figure.explains_key]
     parts += [f"<section>{table_html(table)}</section>" for table in tables]
-    parts += [figure_html(figure, image) for figure, image in figures if figure.name != "readings"]
+    parts += [figure_html(figure, image) for figure, image in figures if not figure.explains_key]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -1,4 +1,4 @@
-"""Results of others on LibriSpeech, to print beside ours. All word error rates in per cent, without a language model."""
+"""Results of others on LibriSpeech, to print beside ours. Word error rates in per cent, without a language model."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,8 @@ class PaperSystem:
     """A row of the paper's main table.
 
     Attributes:
-      rates: by test set. latency: change of the mean emission time on test-clean, in ms; None where not given.
+        rates: by test set
+        latency: change of the mean emission time on test-clean, in ms; None where not given
     """
 
     name: str

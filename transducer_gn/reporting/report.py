@@ -1,27 +1,24 @@
 """A report on all runs of an experiment folder: which tables and figures there are, and their files."""
 
 import base64
-import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from matplotlib import pyplot
-
 from transducer_gn.common.errors import UserError
-from transducer_gn.common.files import replace_when_done, write_text
+from transducer_gn.common.files import write_text
 from transducer_gn.common.json_files import write_json
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.evaluation.results import compare_results, measure_summary
-from transducer_gn.recognition.systems import load_system
+from transducer_gn.evaluation.results import measure_summary
 from transducer_gn.reporting import figures, tables
-from transducer_gn.reporting.figures import ReportFigure
+from transducer_gn.reporting.comparisons import comparison_values
+from transducer_gn.reporting.extras import Comparison
+from transducer_gn.reporting.figure import ReportFigure
 from transducer_gn.reporting.over_seeds import compare_over_seeds, seeds_table
 from transducer_gn.reporting.page import html_page
 from transducer_gn.reporting.runs import Run, choose_lookahead, headline_set
 from transducer_gn.reporting.table import Table
-from transducer_gn.synthetic.readings import ambiguous_batch, follow_readings, telling_utterance
 
 
 @dataclass(frozen=True)
@@ -29,8 +26,8 @@ class Report:
     """What goes into the files.
 
     Attributes:
-      key: the one table that says it all, if there are a local and a global system to compare.
-      values: the same for programs.
+        key: the one table that says it all, if there are a local and a global system to compare
+        values: the same for programs
     """
 
     title: str
@@ -56,7 +53,8 @@ def make_report(
     """Gather everything. What cannot be shown is said in the table of runs.
 
     Args:
-      other_seeds: runs of the same names from other seeds, one list for each.
+        data_dir: what both systems were evaluated on; None for what they were trained on
+        other_seeds: runs of the same names from other seeds, one list for each
     """
     part = headline_set(runs)
     comparable = [run for run in (baseline, challenger) if run is not None and part in run.results]
@@ -76,13 +74,14 @@ def make_report(
         shown.append(seeds_table(compared, names, part))
         values["seeds"] = {name: asdict(over) | {"changes": over.changes} for name, over in compared.items()}
     shown += [tables.results_table(runs, baseline)] if part is not None else []
-    kinds = tables.kinds_table(runs, part) if part is not None else None
-    drawn = training_figures(runs, baseline, challenger)
-    if key is not None and (readings := readings_of(baseline, challenger, part, data_dir)) is not None:
-        drawn.append(readings)
-    shown += [kinds] if kinds else []
+    groups = tables.groups_table(runs, part) if part is not None else None
+    shown += [groups] if groups else []
     shown += [tables.time_table(runs, baseline), tables.runs_table(runs)]
     shown += [tables.public_table()] if tables.is_librispeech(runs) else []
+    drawn = training_figures(runs, baseline, challenger)
+    if key is not None:
+        data = PreparedData(data_dir or Path(challenger.config.data.folder))
+        drawn += challenger.extras.figures(Comparison(baseline.folder, challenger.folder, data, part))
     return Report(title, key, shown, drawn, values)
 
 
@@ -127,24 +126,6 @@ def same_regulariser(run: Run, other: Run) -> bool:
     return run.config.normalisation.regulariser == other.config.normalisation.regulariser
 
 
-def readings_of(baseline: Run, challenger: Run, part: str, data_dir: Path | None) -> ReportFigure | None:
-    """The two readings of an ambiguous utterance; None where no utterance tells the systems apart."""
-    data = PreparedData(data_dir or Path(challenger.config.data.folder))
-    try:
-        systems = load_system(baseline.folder), load_system(challenger.folder)
-        batches = [ambiguous_batch(system, data, part) for system in systems]
-        if None in batches:
-            return None
-        followed = [follow_readings(system, batch) for system, batch in zip(systems, batches, strict=True)]
-    except UserError as error:
-        logging.warning("no figure of the two readings: %s", error)
-        return None
-    chosen = telling_utterance(*followed)
-    if chosen is None:
-        return None
-    return figures.readings_figure(*followed, (baseline.name, challenger.name), chosen)
-
-
 def run_values(runs: Sequence[Run]) -> dict[str, Any]:
     """What is known of each run, for programs."""
     return {
@@ -160,8 +141,8 @@ def run_values(runs: Sequence[Run]) -> dict[str, Any]:
                 "problems": run.problems,
                 "emission_ms": tables.emission_means(run),
                 "error_rates": {
-                    part: {name: measure_summary(measure) for name, measure in results.measures().items()}
-                    for part, results in run.results.items()
+                    part: {name: measure_summary(measure) for name, measure in run.measures(part).items()}
+                    for part in run.results
                 },
             }
             for run in runs
@@ -169,42 +150,12 @@ def run_values(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def comparison_values(baseline: Run, challenger: Run, part: str, lookahead: Run | None) -> dict[str, Any]:
-    """The key table, for programs."""
-    differences = compare_results(baseline.results[part], challenger.results[part])
-    latency = tables.latency_difference(baseline, challenger, part)
-    closed = tables.gap_closed(baseline, challenger, lookahead, part) if lookahead else None
-    return {
-        "set": part,
-        "baseline": baseline.name,
-        "challenger": challenger.name,
-        "error_rates": {
-            name: asdict(difference) | {"relative": difference.relative} for name, difference in differences.items()
-        },
-        "latency": asdict(latency) if latency else None,
-        "gap_closed": asdict(closed) if closed else None,
-    }
-
-
 def write_report(report: Report, folder: Path) -> Path:
     """Write text, JSON, figures and the page; returns the page."""
     (folder / "figures").mkdir(parents=True, exist_ok=True)
-    images = {drawn.name: base64.b64encode(save_figure(drawn, folder / "figures")).decode() for drawn in report.figures}
+    images = {drawn.name: base64.b64encode(drawn.save(folder / "figures")).decode() for drawn in report.figures}
     write_text(folder / "report.txt", report.text())
     write_json(folder / "report.json", report.values)
     page = folder / "report.html"
     write_text(page, html_page(report.title, report.key, report.tables, [(x, images[x.name]) for x in report.figures]))
     return page
-
-
-def save_figure(drawn: ReportFigure, folder: Path) -> bytes:
-    """Write a figure as PNG and SVG and its numbers as JSON; returns the SVG."""
-    write_json(folder / f"{drawn.name}.json", {"caption": drawn.caption, "panels": drawn.panels()})
-    for suffix in ("png", "svg"):
-        path = folder / f"{drawn.name}.{suffix}"
-        with replace_when_done(path) as sibling:
-            # Without the date, the same results give the same file.
-            metadata = {"Date": None} if suffix == "svg" else {"Software": None}
-            drawn.figure.savefig(sibling, format=suffix, metadata=metadata, dpi=160)
-    pyplot.close(drawn.figure)
-    return path.read_bytes()

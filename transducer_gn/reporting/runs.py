@@ -1,4 +1,4 @@
-"""The runs of an experiment folder: what training, decoding and latency wrote about each, and what is amiss."""
+"""The runs of an experiment folder: what training, decoding and latency wrote about each, and what is wrong."""
 
 import json
 import math
@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from transducer_gn.common.errors import UserError
+from transducer_gn.common.run_files import METRICS
 from transducer_gn.config import Config
 from transducer_gn.evaluation.latency_results import Latency, find_latency, read_latency
 from transducer_gn.evaluation.results import Results, find_results, read_results
 from transducer_gn.recognition.checkpoint import Checkpoint, Progress, load_checkpoint
-from transducer_gn.training.logbook import METRICS
+from transducer_gn.recognition.error_rates import Measure
+from transducer_gn.reporting.extras import NO_EXTRAS, Extras
 
 Found = TypeVar("Found")
 
@@ -22,12 +24,17 @@ class Run:
     """One run. What could not be read is missing, and `problems` says why.
 
     Attributes:
-      config: of its newest checkpoint; None if there is none that can be read.
-      branch_epoch: epochs that were done when it branched off; 0 if it began by itself.
-      step: updates at its newest checkpoint.
-      train, valid: its metrics in order of updates.
-      best: epoch and word error rate on the dev set (None if there is no such set); None before the end of the first epoch.
-      results, latencies: by test set.
+        config: of its newest checkpoint that can be read; None if there is none
+        branch_epoch: epochs that were done when it branched off; 0 if it began by itself
+        step: updates at that checkpoint
+        train: metrics of training in order of updates
+        valid: metrics of validation in order of updates
+        best: epoch and word error rate on the dev set (None if there is no such set); None before the end of the first
+            epoch
+        results: of decoding, by test set
+        latencies: by test set
+        problems: sentences about what is missing or cannot be read
+        extras: what its corpus adds to a report
     """
 
     name: str
@@ -41,6 +48,12 @@ class Run:
     results: dict[str, Results] = field(default_factory=dict)
     latencies: dict[str, Latency] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    extras: Extras = NO_EXTRAS
+
+    def measures(self, part: str) -> dict[str, Measure]:
+        """Error rates on a test set by name: all words, groups, and what the corpus adds."""
+        results = self.results[part]
+        return results.measures() | self.extras.measures(results.utterances)
 
     @property
     def alpha(self) -> float:
@@ -95,14 +108,14 @@ class Run:
         return seconds / epochs if epochs > 0 else math.nan
 
 
-def find_runs(root: Path) -> list[Run]:
+def find_runs(root: Path, extras: Extras = NO_EXTRAS) -> list[Run]:
     """All runs below `root`, by name; UserError if there are none."""
     if not root.is_dir():
         raise UserError(f"there is no experiment folder {root}")
     folders = [path for path in sorted(root.iterdir()) if path.is_dir() and is_run(path)]
     if not folders:
         raise UserError(f"{root} holds no runs: no folder in it has metrics or checkpoints; train something first")
-    return [read_run(folder) for folder in folders]
+    return [read_run(folder, extras) for folder in folders]
 
 
 def is_run(folder: Path) -> bool:
@@ -110,7 +123,7 @@ def is_run(folder: Path) -> bool:
     return (folder / METRICS).is_file() or any(folder.glob("*.pt")) or (folder / "log-0.txt").is_file()
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path, extras: Extras = NO_EXTRAS) -> Run:
     """Read all there is of one run."""
     problems: list[str] = []
     newest = newest_settings(folder, problems)
@@ -129,6 +142,7 @@ def read_run(folder: Path) -> Run:
         results=attempt(lambda: {p: read_results(path) for p, path in find_results(folder).items()}, {}, problems),
         latencies=attempt(lambda: {p: read_latency(path) for p, path in find_latency(folder).items()}, {}, problems),
         problems=problems,
+        extras=extras,
     )
     if config is not None and not run.is_finished:
         problems.append(f"still in progress, or stopped: at epoch {run.epochs:.2f} of {config.training.epochs}")
@@ -148,15 +162,11 @@ def attempt(read: Callable[[], Found], otherwise: Found, problems: list[str]) ->
 
 def newest_settings(folder: Path, problems: list[str]) -> Checkpoint | None:
     """The newest checkpoint that can be read, its parameters left on disk."""
-    by_step = []
-    for path in sorted(folder.glob("epoch-*.pt")) + sorted(folder.glob("checkpoint-*.pt")):
-        content = attempt(lambda path=path: load_checkpoint(path, mmap=True), None, problems)
-        if content is not None:
-            by_step.append(content)
-    if not by_step:
+    paths = sorted(folder.glob("epoch-*.pt")) + sorted(folder.glob("checkpoint-*.pt"))
+    if not paths:
         problems.append("no checkpoint yet")
-        return None
-    return max(by_step, key=lambda found: found.progress.step)
+    read = [attempt(lambda path=path: load_checkpoint(path, mmap=True), None, problems) for path in paths]
+    return max((found for found in read if found), key=lambda found: found.progress.step, default=None)
 
 
 def read_metrics(path: Path, problems: list[str]) -> list[dict[str, Any]]:

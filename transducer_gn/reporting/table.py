@@ -9,8 +9,8 @@ class Table:
     """Cells as text.
 
     Attributes:
-      rows: each with as many cells as there are `columns`; an empty row is a rule.
-      notes: sentences below the table.
+        rows: each with as many cells as there are `columns`; an empty row is a rule
+        notes: sentences below the table
     """
 
     title: str

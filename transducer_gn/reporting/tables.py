@@ -1,16 +1,21 @@
-"""The tables of a report: the paper's, and local against global by kind of utterance."""
+"""The tables of a report on many runs: the paper's, and local against global by group of utterances."""
 
 import math
 from collections.abc import Sequence
 
-from transducer_gn.common.errors import UserError
-from transducer_gn.evaluation.bootstrap import Difference, Interval, ratio_interval
-from transducer_gn.evaluation.latency_results import LatencyDifference, compare_latency, mean_emission
-from transducer_gn.evaluation.results import Results, compare_results, measure_summary
-from transducer_gn.reporting.error_tables import comparison_row, measure_name
+from transducer_gn.common.durations import rough_duration
+from transducer_gn.evaluation.latency_results import LatencyDifference, mean_emission
+from transducer_gn.evaluation.results import measure_summary
+from transducer_gn.reporting.comparisons import (
+    different_settings,
+    error_differences,
+    gap_closed,
+    latency_difference,
+)
 from transducer_gn.reporting.published import PAPER_HOURS_PER_EPOCH, PAPER_SYSTEMS, PUBLIC_SYSTEMS
 from transducer_gn.reporting.runs import Run, decoded_sets, headline_set, normalisation_text
-from transducer_gn.reporting.table import Table, p_text, percent, signed
+from transducer_gn.reporting.system_tables import comparison_row, measure_name
+from transducer_gn.reporting.table import Table, percent
 
 
 def is_librispeech(runs: Sequence[Run]) -> bool:
@@ -25,20 +30,19 @@ def order(run: Run) -> tuple[bool, bool, bool, float, int, int]:
 
 
 def key_table(baseline: Run, challenger: Run, part: str, lookahead: Run | None = None) -> Table:
-    """Local against global on one set: error rates by kind with paired tests, and emission times."""
-    differences = compare_results(baseline.results[part], challenger.results[part])
+    """Local against global on one set: error rates by group with paired tests, and emission times."""
+    differences = error_differences(baseline, challenger, part)
     rows = [comparison_row(measure_name(name), difference) for name, difference in differences.items()]
     notes = ["Error rates in %. Paired bootstrap over utterances; a change below 0 is an improvement."]
     notes += different_settings(baseline.results[part], challenger.results[part])
     latency = latency_difference(baseline, challenger, part)
     if latency is not None:
-        rows += latency_rows(latency)
+        rows += latency_rows(latency, baseline.extras.key_tokens)
         notes.append(
-            "Emission: expected time over all alignments of the reference. Shown, changed: by the live recogniser, words that "
-            "both get right. Below 0 is earlier."
+            "Emission: expected time over all alignments of the reference. Shown, changed: by the live recogniser, "
+            "words that both get right. Below 0 is earlier."
         )
-    if "control words" in differences:
-        notes.append(control_note(differences["control words"]))
+    notes += baseline.extras.key_notes(differences)
     if lookahead is not None and (closed := gap_closed(baseline, challenger, lookahead, part)) is not None:
         rate = lookahead.results[part].measures()["all"].rate
         notes.append(
@@ -49,56 +53,15 @@ def key_table(baseline: Run, challenger: Run, part: str, lookahead: Run | None =
     return Table(f"Local against global on {part}", columns, rows, notes)
 
 
-def gap_closed(baseline: Run, challenger: Run, lookahead: Run, part: str) -> Interval | None:
-    """Share, in per cent, of the baseline's errors beyond those with lookahead that the challenger avoids.
-
-    None where there is no gap, or where the three were not decoded on the same utterances.
-    """
-    first, second, best = (run.results[part].measures()["all"] for run in (baseline, challenger, lookahead))
-    if not first.ids == second.ids == best.ids or first.errors.sum() <= best.errors.sum():
-        return None
-    return ratio_interval(first.errors - second.errors, first.errors - best.errors).scaled(100)
-
-
-def different_settings(first: Results, second: Results) -> list[str]:
-    """A warning if two systems were not decoded alike, or a note if only as far as each one's training asks for."""
-    if first.identity.get("settings") != second.identity.get("settings"):
-        return [f"Careful: decoded with different settings, {first.system} and {second.system}."]
-    limits = [results.identity.get("tokens_per_frame") for results in (first, second)]
-    if limits[0] == limits[1] or None in limits:  # None: decoded before this was noted.
-        return []
-    return [f"Searched with at most {limits[0]} and {limits[1]} tokens per frame, each as its training asks for."]
-
-
-def latency_rows(latency: LatencyDifference) -> list[list[str]]:
-    """Emission times as rows of the same columns."""
+def latency_rows(latency: LatencyDifference, chosen: Sequence[str]) -> list[list[str]]:
+    """Emission times of all tokens and of those `chosen` by name, as rows of the same columns."""
     named = [
         ("emission, all tokens", latency.emission.get("all")),
-        ("emission, ambiguous words", latency.emission.get("ambiguous words")),
+        *((f"emission, {name}", latency.emission.get(name)) for name in chosen),
         ("word first shown", latency.shown),
         ("word last changed", latency.settled),
     ]
     return [comparison_row(f"{name}, ms", difference, 1) for name, difference in named if difference is not None]
-
-
-def control_note(difference: Difference) -> str:
-    """What the control sentences say."""
-    found = f"{signed(difference.change.value)} points, p {p_text(difference.p_value)}"
-    if difference.p_value >= 0.05:
-        return (
-            f"Control: nothing in these sentences tells the blended word, and as it must be there is no gain ({found})."
-        )
-    return f"Control: nothing in these sentences tells the blended word, yet its error changed ({found}): look into it."
-
-
-def latency_difference(baseline: Run, run: Run, part: str) -> LatencyDifference | None:
-    """The difference to the baseline; None if either was not measured or tokens differ."""
-    if part not in baseline.latencies or part not in run.latencies:
-        return None
-    try:
-        return compare_latency(baseline.latencies[part], run.latencies[part])
-    except UserError:
-        return None
 
 
 def results_table(runs: Sequence[Run], baseline: Run | None) -> Table:
@@ -154,11 +117,11 @@ def latency_cell(run: Run, baseline: Run | None, part: str | None) -> str:
     return f"{change.value:+.0f} ({change.low:+.0f} to {change.high:+.0f})"
 
 
-def kinds_table(runs: Sequence[Run], part: str) -> Table | None:
-    """Error rates by kind of utterance on one set, with intervals; None if there is only one kind."""
+def groups_table(runs: Sequence[Run], part: str) -> Table | None:
+    """Error rates by group of utterances on one set, with intervals; None if there is only one group."""
     rows, columns = [], []
     for run in sorted((run for run in runs if part in run.results), key=order):
-        measures = run.results[part].measures()
+        measures = run.measures(part)
         columns = columns or [name for name in measures if name != "all"]
         summaries = [measure_summary(measures[name]) if name in measures else None for name in columns]
         cells = [f"{s['rate']:.1f} ({s['low']:.1f} to {s['high']:.1f})" if s else "–" for s in summaries]
@@ -166,7 +129,7 @@ def kinds_table(runs: Sequence[Run], part: str) -> Table | None:
     if not columns:
         return None
     names = [measure_name(name) for name in columns]
-    notes = ["With 95 % intervals. The last columns are about the blended words alone."]
+    notes = [f"With 95 % intervals. {runs[0].extras.measures_note}".rstrip()]
     return Table(f"Error rates (%) by kind on {part}", ["run", *names], rows, notes)
 
 
@@ -179,30 +142,24 @@ def time_table(runs: Sequence[Run], baseline: Run | None) -> Table:
     for run in timed:
         seconds = run.seconds_per_epoch()
         ratio = f"{seconds / reference.seconds_per_epoch():.1f}" if reference and run.is_plain else "–"
-        rows.append([run.name, "–" if run.competitors is None else str(run.competitors), time_text(seconds), ratio])
+        rows.append(
+            [run.name, "–" if run.competitors is None else str(run.competitors), rough_duration(seconds), ratio]
+        )
     notes = [
-        "Time of updates without loading data; of global runs, only since alpha has left 1. Comparable as far as runs had the "
-        "machine alike."
+        "Time of updates without loading data; of global runs, only since alpha has left 1. Comparable as far as runs "
+        "had the machine alike."
     ]
     if is_librispeech(runs):
         rows.append([])
         for count, hours in PAPER_HOURS_PER_EPOCH.items():
             name, ratio = "paper, 8 V100", f"{hours / PAPER_HOURS_PER_EPOCH[0]:.1f}"
-            rows.append([name, str(count) if count else "–", time_text(3600 * hours), ratio])
+            rows.append([name, str(count) if count else "–", rough_duration(3600 * hours), ratio])
     over = f"over {reference.name}" if reference else "ratio"
     return Table("Time of one epoch", ["run", "competitors", "time", over], rows, notes)
 
 
-def time_text(seconds: float) -> str:
-    """Seconds as people say them."""
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
-
-
 def runs_table(runs: Sequence[Run]) -> Table:
-    """What was run, how far it is, and what is amiss."""
+    """What was run, how far it is, and what is wrong."""
     rows, notes = [], []
     for run in sorted(runs, key=order):
         total = f"{run.epochs:.4g} of {run.config.training.epochs}" if run.config else f"{run.epochs:.4g}"

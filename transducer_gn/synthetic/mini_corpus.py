@@ -18,6 +18,7 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import write_text
 from transducer_gn.common.processes import run_each
 from transducer_gn.common.seeds import stable_seed
+from transducer_gn.common.stages import made_from
 from transducer_gn.common.units import SAMPLING_RATE
 from transducer_gn.config import MiniCorpusConfig
 from transducer_gn.synthetic.espeak import Espeak, voice_gender
@@ -63,7 +64,7 @@ def plan_chapters(settings: MiniCorpusConfig) -> list[Chapter]:
         total = getattr(settings, part)
         # In a tiny corpus not everybody gets a word in: twins need a chapter that holds both.
         speakers = speakers_of(part, settings.speakers_per_voice, settings.seed)[: max(1, total // SMALLEST_CHAPTER)]
-        for speaker, count in zip(speakers, shares(total, len(speakers))):
+        for speaker, count in zip(speakers, shares(total, len(speakers)), strict=True):
             sizes = shares(count, -(-count // LARGEST_CHAPTER))
             chapters += [Chapter(part, speaker, number, size) for number, size in enumerate(sizes, start=1)]
     return chapters
@@ -84,7 +85,8 @@ def speak_chapter(chapter: Chapter, settings: MiniCorpusConfig) -> list[Spoken]:
     spoken: dict[int, Spoken] = {}
     for group in twin_groups(sentences):
         draw = random.Random(stable_seed(*identity, "audio", group[0]))
-        for index, result in zip(group, speak([sentences[i] for i in group], chapter.speaker, espeak, draw)):
+        together = speak([sentences[i] for i in group], chapter.speaker, espeak, draw)
+        for index, result in zip(group, together, strict=True):
             spoken[index] = result
     return [spoken[index] for index in range(len(sentences))]
 
@@ -112,7 +114,7 @@ def alignment_line(utterance: str, spoken: Spoken) -> str:
     """Return the utterance's words, silences as empty words, and the end of each, as LibriSpeech's alignments do."""
     words, ends, position = [], [], 0.0
     total = len(spoken.samples) / SAMPLING_RATE
-    for word, (start, end) in zip(spoken.sentence.words, spoken.times):
+    for word, (start, end) in zip(spoken.sentence.words, spoken.times, strict=True):
         if start > position:
             words.append("")
             ends.append(start)
@@ -139,9 +141,10 @@ def write_chapter(chapter: Chapter, settings: MiniCorpusConfig, root: Path) -> f
     partial.mkdir(parents=True)
     spoken = speak_chapter(chapter, settings)
     names = [f"{chapter.name}-{index:04d}" for index in range(len(spoken))]
-    twins = {a: b for group in twin_groups([s.sentence for s in spoken]) for a, b in zip(group, group[::-1]) if a != b}
+    groups = twin_groups([s.sentence for s in spoken])
+    twins = {a: b for group in groups for a, b in zip(group, group[::-1], strict=True) if a != b}
     transcripts, alignments, kinds = [], [], []
-    for index, (name, result) in enumerate(zip(names, spoken)):
+    for index, (name, result) in enumerate(zip(names, spoken, strict=True)):
         (partial / f"{name}.flac").write_bytes(flac_bytes(result.samples))
         transcripts.append(f"{name} {' '.join(result.sentence.words)}")
         alignments.append(alignment_line(name, result))
@@ -186,13 +189,12 @@ def make_mini_corpus(root: Path, settings: MiniCorpusConfig, jobs: int) -> None:
     """
     root.mkdir(parents=True, exist_ok=True)
     record = root / "settings.json"
-    wanted = json.dumps(asdict(settings), indent=2) + "\n"
-    if record.exists() and record.read_text() != wanted:
+    if record.exists() and not made_from(record, asdict(settings)):
         raise UserError(
             f"{root} holds a mini corpus made with other settings (see settings.json there); "
             "delete it or choose another --data-dir"
         )
-    write_text(record, wanted)
+    write_text(record, json.dumps(asdict(settings), indent=2) + "\n")
     chapters = plan_chapters(settings)
     missing = [chapter for chapter in chapters if not chapter.folder(root).exists()]
     run_each(write_chapter, [(chapter, settings, root) for chapter in missing], jobs, "Speaking chapters")

@@ -5,8 +5,9 @@ have the other, and those that have neither yet. A locally normalised model cann
 are told apart, except by pruning; a globally normalised one can.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from lhotse import CutSet
@@ -15,12 +16,13 @@ from torch import Tensor
 from transducer_gn.common.units import FRAME_SHIFT
 from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.batches import Batch, BatchDataset
+from transducer_gn.data.labels import group_of, time_spans
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.sampling import NumberedCuts
 from transducer_gn.recognition.systems import System
-from transducer_gn.recognition.utterances import blended_pair
 from transducer_gn.search.beam import BeamSearch
 from transducer_gn.search.beam_state import hypotheses_of
+from transducer_gn.synthetic.sentences import AMBIGUOUS
 
 BEAM = 10
 # Utterances that the average is taken over.
@@ -32,9 +34,12 @@ class Readings:
     """One utterance under one system.
 
     Attributes:
-      words: the word of the pair that the reference has, and the other.
-      seconds: end of each frame. right, wrong: share of the beam's weight of either reading, after each frame.
-      blend: start and end of the ambiguous sound in seconds; settling: of the word that tells. None if not known.
+        words: the word of the pair that the reference has, and the other
+        seconds: end of each frame
+        right: share of the beam's weight of the right reading, after each frame
+        wrong: the same of the other reading
+        blend: start and end of the ambiguous sound in seconds; None if not known
+        settling: the same of the word that tells
     """
 
     id: str
@@ -72,8 +77,8 @@ def follow_readings(system: System, batch: Batch) -> list[Readings]:
             seconds=[FRAME_SHIFT * (t + 1) for t in range(len(shares[i]))],
             right=[right for right, _ in shares[i]],
             wrong=[wrong for _, wrong in shares[i]],
-            blend=times(batch, i, "blend"),
-            settling=times(batch, i, "settling"),
+            blend=time_spans(batch.custom[i]).get("blend"),
+            settling=time_spans(batch.custom[i]).get("settling"),
         )
         for i in range(len(batch))
     ]
@@ -81,7 +86,7 @@ def follow_readings(system: System, batch: Batch) -> list[Readings]:
 
 def both_words(batch: Batch, utterance: int) -> tuple[str, str]:
     """The word of the pair that the reference has, and the other."""
-    first, second = blended_pair(batch.custom[utterance])
+    first, second = batch.custom[utterance]["pair"]
     return (first, second) if first in batch.texts[utterance].split() else (second, first)
 
 
@@ -96,12 +101,6 @@ def reading_shares(texts: Sequence[Sequence[str]], scores: Tensor, words: tuple[
     return sums[words[0]], sums[words[1]]
 
 
-def times(batch: Batch, utterance: int, name: str) -> tuple[float, float] | None:
-    """Start and end of a word that the manifest names."""
-    value = batch.custom[utterance].get(name)
-    return (value[0], value[1]) if value else None
-
-
 def ambiguous_batch(system: System, data: PreparedData, part: str) -> Batch | None:
     """Some ambiguous utterances of a set as one batch; None if it has none."""
     cuts = [cut for cut in data.cuts(part) if is_ambiguous(cut.supervisions[0].custom or {})]
@@ -113,9 +112,9 @@ def ambiguous_batch(system: System, data: PreparedData, part: str) -> Batch | No
     return dataset[NumberedCuts(0, 0, CutSet.from_cuts(chosen))].to(system.device)
 
 
-def is_ambiguous(custom: dict) -> bool:
+def is_ambiguous(custom: Mapping[str, Any]) -> bool:
     """Whether an utterance has a blended word that something settles."""
-    return custom.get("kind") == "ambiguous" and len(blended_pair(custom)) == 2
+    return group_of(custom) == AMBIGUOUS and len(custom.get("pair", ())) == 2
 
 
 def telling_utterance(local: Sequence[Readings], other: Sequence[Readings]) -> str | None:

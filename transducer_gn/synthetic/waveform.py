@@ -121,7 +121,7 @@ def join(sentence: Sentence, words: Sequence[np.ndarray], delivery: Delivery, sa
     """Join words with the delivery's silences, bring them to 16 kHz, add the noise."""
     silences = [np.zeros(round(seconds * sampling_rate), dtype=np.float32) for seconds in delivery.silences]
     times, parts, position = [], [silences[0]], len(silences[0])
-    for word, silence in zip(words, silences[1:]):
+    for word, silence in zip(words, silences[1:], strict=True):
         times.append((round(position / sampling_rate, 4), round((position + len(word)) / sampling_rate, 4)))
         parts += [word, silence]
         position += len(word) + len(silence)

@@ -15,10 +15,11 @@ import yaml
 from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
+from transducer_gn.common.durations import duration
 from transducer_gn.common.files import write_text
+from transducer_gn.common.run_files import METRICS
 from transducer_gn.config import Config
 
-METRICS = "metrics.jsonl"
 PACKAGES = ("torch", "lhotse", "sentencepiece", "numpy", "k2", "fast_rnnt")
 
 
@@ -136,10 +137,3 @@ def git_commit() -> str:
     except (OSError, subprocess.SubprocessError):
         return "unknown"
     return result.stdout.strip()
-
-
-def duration(seconds: float) -> str:
-    """Seconds as 1:02:03 or 02:03."""
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"

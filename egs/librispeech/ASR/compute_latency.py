@@ -19,7 +19,7 @@ from transducer_gn.config import EvaluationDataConfig, LatencyConfig, Recognitio
 from transducer_gn.evaluation.decoding import chosen_parts, prepared_data, set_up_process
 from transducer_gn.evaluation.latency_results import FOLDER, Latency, compare_latency, measure_part
 from transducer_gn.recognition.systems import load_system
-from transducer_gn.reporting.latency_tables import difference_table, latency_table, position_table
+from transducer_gn.reporting.system_tables import difference_table, latency_table, position_table
 
 
 def main() -> None:

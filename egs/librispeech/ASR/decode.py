@@ -20,7 +20,7 @@ from transducer_gn.config import EvaluationDataConfig, RecognitionConfig, System
 from transducer_gn.evaluation.decoding import PartDecoder, chosen_parts, prepared_data, search_folder, set_up_process
 from transducer_gn.evaluation.results import compare_results, find_results, read_results
 from transducer_gn.recognition.systems import load_system
-from transducer_gn.reporting.error_tables import comparison_table, rates_table
+from transducer_gn.reporting.system_tables import comparison_table, rates_table
 
 
 def main() -> None:

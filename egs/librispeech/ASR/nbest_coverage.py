@@ -24,7 +24,6 @@ from transducer_gn.evaluation.coverage import Coverage, coverage_row, measure_co
 from transducer_gn.evaluation.decoding import set_up_process
 from transducer_gn.recognition.systems import System, load_checkpoint_system
 from transducer_gn.reporting.figures import coverage_figure
-from transducer_gn.reporting.report import save_figure
 from transducer_gn.reporting.table import Table
 
 COLUMNS = ["checkpoint", "alpha", "N", "mean share", "median share", "gradient cosine", "gradient distance"]
@@ -58,7 +57,7 @@ def main() -> None:
                 for path, system, xs in measured
             ]
             write_json(flags.out / "coverage.json", values)
-            save_figure(coverage_figure([(f"{path.parent.name} {s.name}", xs) for path, s, xs in measured]), flags.out)
+            coverage_figure([(f"{path.parent.name} {s.name}", xs) for path, s, xs in measured]).save(flags.out)
 
 
 def finite_state_system(path: Path, alpha: float | None) -> System:

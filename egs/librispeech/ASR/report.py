@@ -16,6 +16,7 @@ from transducer_gn.common.flags import parse_flags, settings_parser
 from transducer_gn.evaluation.decoding import set_up_process
 from transducer_gn.reporting.report import make_report, write_report
 from transducer_gn.reporting.runs import choose_baseline, choose_challenger, find_runs
+from transducer_gn.synthetic.report_extras import MiniCorpusExtras
 
 
 def main() -> None:
@@ -32,10 +33,11 @@ def main() -> None:
     flags = parse_flags(parser)
     set_up_process()
     with explained_disk_errors():
-        runs = find_runs(flags.exp_root)
+        extras = MiniCorpusExtras()
+        runs = find_runs(flags.exp_root, extras)
         baseline = choose_baseline(runs, flags.baseline)
         challenger = choose_challenger(runs, flags.challenger)
-        seeds = [find_runs(root) for root in flags.seeds]
+        seeds = [find_runs(root, extras) for root in flags.seeds]
         report = make_report(flags.title, runs, baseline, challenger, flags.data_dir, seeds)
         page = write_report(report, flags.out or flags.exp_root / "report")
     print(report.text())

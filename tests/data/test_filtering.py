@@ -1,0 +1,69 @@
+"""Invariant: an utterance is left out of training for one reason, which is counted, and of nothing else for any."""
+
+from dataclasses import replace
+
+import pytest
+from lhotse import CutSet, MonoCut, SupervisionSegment
+
+from transducer_gn.config import BatchConfig
+from transducer_gn.data import filtering
+from transducer_gn.data.filtering import Usable, usable_cuts
+
+SETTINGS = BatchConfig(min_duration=1.0, max_duration_of_utterance=5.0)
+
+
+class OneTokenPerLetter:
+    """A token model that needs no training."""
+
+    def encode(self, text):
+        return list(text)
+
+
+def cut(name, seconds, tokens):
+    supervision = SupervisionSegment(name, name, 0.0, seconds, text="A" * tokens)
+    return MonoCut(name, 0.0, seconds, 0, [supervision])
+
+
+CUTS = [cut("short", 0.99, 1), cut("a", 1.0, 1), cut("b", 5.0, 24), cut("long", 5.01, 1), cut("c", 2.0, 49)]
+
+
+# 2 seconds are 200 feature frames and 49 encoder frames.
+@pytest.mark.parametrize(
+    ("seconds", "tokens", "density", "fault"),
+    [
+        (0.99, 1, 1, "too_short"),
+        (1.0, 1, 1, None),
+        (5.0, 1, 1, None),
+        (5.01, 1, 1, "too_long"),
+        (2.0, 49, 1, None),
+        (2.0, 50, 1, "too_many_tokens"),
+        (2.0, 98, 2, None),
+        (2.0, 99, 2, "too_many_tokens"),
+    ],
+)
+def test_limits_belong_to_what_is_kept(seconds, tokens, density, fault):
+    settings = replace(SETTINGS, max_token_density=density)
+    assert Usable(OneTokenPerLetter(), settings).fault(cut("x", seconds, tokens)) == fault
+
+
+@pytest.mark.parametrize("in_memory", [2, 100])
+def test_only_training_leaves_out_whether_cuts_stay_in_memory_or_not(in_memory, monkeypatch):
+    monkeypatch.setattr(filtering, "MOST_IN_MEMORY", in_memory)
+    cuts = CutSet.from_cuts(CUTS)
+    kept, report = usable_cuts(cuts, OneTokenPerLetter(), SETTINGS, training=True)
+    assert [c.id for c in kept] == ["a", "b", "c"] and report.durations == [1.0, 5.0, 2.0]
+    assert (report.kept, report.too_short, report.too_long, report.too_many_tokens) == (3, 1, 1, 0)
+    everything, evaluation = usable_cuts(cuts, OneTokenPerLetter(), SETTINGS, training=False)
+    assert [c.id for c in everything] == [c.id for c in CUTS] and evaluation.kept == 5
+
+
+def test_the_fingerprint_is_that_of_utterances_durations_and_order():
+    def fingerprint(*cuts):
+        return usable_cuts(CutSet.from_cuts(cuts), OneTokenPerLetter(), SETTINGS, training=True)[1].fingerprint
+
+    one, other = cut("a", 2.0, 1), cut("b", 3.0, 1)
+    assert fingerprint(one, other) == fingerprint(one, cut("short", 0.5, 1), other)
+    assert (
+        len({fingerprint(one, other), fingerprint(other, one), fingerprint(cut("a", 2.5, 1), other), fingerprint(one)})
+        == 4
+    )

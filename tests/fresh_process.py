@@ -1,0 +1,15 @@
+"""Work in a process of its own: what espeak-ng says depends on what its process said before."""
+
+from multiprocessing import get_context
+
+from transducer_gn.synthetic.espeak import Espeak, Prosody
+
+
+def in_fresh_process(function, *arguments):
+    with get_context("fork").Pool(1) as pool:
+        return pool.apply(function, arguments)
+
+
+def say_some_words(voice: str) -> bytes:
+    espeak = Espeak(voice)
+    return b"".join(espeak.say(word, Prosody(220, 45, 60)).tobytes() for word in ("mail", "order", "beside"))
