@@ -14,7 +14,7 @@ import torch
 
 from transducer_gn.data.features import fbank
 from transducer_gn.model.chunk import evaluation_chunk
-from transducer_gn.recognition.systems import load_checkpoint_system
+from transducer_gn.recognition.system import load_checkpoint_system
 from transducer_gn.search.beam import beam_search
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ import pytest
 from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.model.subsampling import subsampled_lengths
-from transducer_gn.recognition.systems import load_system
+from transducer_gn.recognition.system import load_system
 from transducer_gn.reporting.figures import readings_figure
 from transducer_gn.search.beam import beam_search
 from transducer_gn.synthetic.readings import BEAM, ambiguous_batch, follow_readings

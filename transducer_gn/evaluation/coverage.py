@@ -16,7 +16,7 @@ from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.batches import Batch
 from transducer_gn.lattice.finite_state import capped_scores, log_normaliser, sequence_weights
 from transducer_gn.lattice.prefix_tree import distinct_sequences
-from transducer_gn.recognition.systems import System
+from transducer_gn.recognition.system import System
 from transducer_gn.search.competitors import find_competitors
 from transducer_gn.training.exact_objective import state_logits
 

@@ -14,7 +14,7 @@ from transducer_gn.common.files import replace_when_done, write_text
 from transducer_gn.common.json_files import write_json
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation.results import compare_results, measure_summary
-from transducer_gn.recognition.systems import load_system
+from transducer_gn.recognition.system import load_system
 from transducer_gn.reporting import figures, tables
 from transducer_gn.reporting.figures import ReportFigure
 from transducer_gn.reporting.over_seeds import compare_over_seeds, seeds_table

@@ -17,7 +17,7 @@ from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.batches import Batch, BatchDataset
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.sampling import NumberedCuts
-from transducer_gn.recognition.systems import System
+from transducer_gn.recognition.system import System
 from transducer_gn.recognition.utterances import blended_pair
 from transducer_gn.search.beam import BeamSearch
 from transducer_gn.search.beam_state import hypotheses_of

@@ -11,7 +11,7 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.config import Config, RecognitionConfig, SystemConfig, config_from
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.recognition.checkpoint import load_checkpoint
-from transducer_gn.recognition.systems import load_system
+from transducer_gn.recognition.system import load_system
 from transducer_gn.recognition.utterances import recognition_identity
 
 
