@@ -159,7 +159,7 @@ class EncoderRuns:
                 stream.accept(features)
             streaming.advance(streams)
         for stream in streams:
-            stream.finish()
+            stream.end()
         streaming.advance(streams)
 
 

@@ -3,11 +3,11 @@
 
   streaming.py --json result.json
 
-The mini model (conf/mini.yaml, random weights with the blank made likely), chunks of 16 frames (640 ms), beam 4. Streams
-send pieces of 80 ms, begun at random moments within a chunk. Their audio runs on a simulated clock, the work on the real
-one: whatever is complete when a step begins is done in that step, and the *delay* of a chunk is the time from its last
-sample until its text is known. A number of streams is *held* if the work takes less time than the audio and the delay's
-99th percentile is below one chunk, so that no backlog builds up.
+The mini model (conf/mini.yaml, random weights with the blank made likely), chunks of 16 frames (640 ms), beam 4.
+Streams send pieces of 80 ms, begun at random moments within a chunk. Their audio runs on a simulated clock, the work on
+the real one: whatever is complete when a step begins is done in that step, and the *delay* of a chunk is the time from
+its last sample until its text is known. A number of streams is *held* if the work takes less time than the audio and
+the delay's 99th percentile is below one chunk, so that no backlog builds up.
 
   batched_over_one_by_one
       throughput with all streams in one batched step, over a step for each stream
@@ -23,12 +23,13 @@ from dataclasses import dataclass
 import torch
 from measure import write_result
 
-from transducer_gn.config import config_parser, read_config
-from transducer_gn.model.chunk import evaluation_chunk
+from transducer_gn.common.memory import held_bytes
+from transducer_gn.common.units import SAMPLING_RATE as RATE
+from transducer_gn.config import RecognitionConfig, config_parser, read_config
 from transducer_gn.model.transducer import build_model
-from transducer_gn.recognition.stream import RecognitionStream, StreamingRecogniser
+from transducer_gn.recognition.stream import StreamingRecogniser
+from transducer_gn.recognition.system import System
 
-RATE = 16000
 PIECE = 1280
 BEAM = 4
 
@@ -43,14 +44,15 @@ class Pieces:
         return " ".join(str(number) for number in ids)
 
 
-def mini_recognizer(config_path: str) -> StreamingRecogniser:
+def mini_recogniser(config_path: str) -> StreamingRecogniser:
     """A recogniser with the mini model's sizes."""
     torch.manual_seed(0)
     config, _ = read_config(config_parser("mini model"), ["--config", config_path])
     model = build_model(config.model).eval()
     with torch.no_grad():
         model.joiner.output.bias.value[0] += 4
-    return StreamingRecogniser(model, Pieces(config.model.vocab_size), evaluation_chunk(config.model.streaming), BEAM)
+    system = System("random", model, config, Pieces(config.model.vocab_size), alpha=1.0)
+    return system.recogniser(RecognitionConfig(beam=BEAM))
 
 
 @dataclass
@@ -74,7 +76,7 @@ class Load:
 def real_time_load(recogniser: StreamingRecogniser, streams: int, seconds: float) -> Load:
     """Recognise `streams` streams for `seconds` of audio each, on a simulated clock."""
     randomness = random.Random(0)
-    chunk_seconds = 0.04 * recogniser.chunk.size
+    chunk_seconds = recogniser.chunk_seconds
     audio = 0.1 * torch.randn(RATE, generator=torch.Generator().manual_seed(0))
     opened = [recogniser.open() for _ in range(streams)]
     # The moment at which each stream's next piece is complete.
@@ -105,7 +107,7 @@ def real_time_load(recogniser: StreamingRecogniser, streams: int, seconds: float
 
 def most_streams(recogniser: StreamingRecogniser, seconds: float, limit: int = 4096) -> list[Load]:
     """Double the number of streams until they are too many, then look in between; all loads that were tried."""
-    chunk_seconds = 0.04 * recogniser.chunk.size
+    chunk_seconds = recogniser.chunk_seconds
     loads, held, failed, streams = [], 0, None, 8
     while streams <= limit and (failed is None or failed - held > max(1, held // 8)):
         loads.append(real_time_load(recogniser, streams, seconds))
@@ -128,15 +130,6 @@ def throughput(recogniser: StreamingRecogniser, streams: int, seconds: float, to
     for group in [opened] if together else [[stream] for stream in opened]:
         recogniser.advance(group)
     return streams * seconds / (time.process_time() - began)
-
-
-def held_bytes(stream: RecognitionStream) -> int:
-    """Bytes of all tensors that a stream keeps."""
-    tensors = [stream._features, stream._fbank._samples, stream._encoder.features]
-    tensors += [part for cache in stream._encoder.caches for part in (cache.memory, cache.history)]
-    pool = stream._beam.prefixes
-    tensors += [*stream._beam.tensors().values(), pool.nodes, pool.parents, pool.tokens, pool.outputs, *pool.state]
-    return sum(tensor.untyped_storage().nbytes() for tensor in tensors)
 
 
 def memory_over_an_hour(recogniser: StreamingRecogniser, minutes: int) -> tuple[int, int]:
@@ -163,8 +156,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=int, default=60, help="length of the stream whose memory is watched")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    recogniser = mini_recognizer(arguments.config)
-    chunk_seconds = 0.04 * recogniser.chunk.size
+    recogniser = mini_recogniser(arguments.config)
+    chunk_seconds = recogniser.chunk_seconds
     loads = most_streams(recogniser, arguments.seconds)
     best = max((load for load in loads if load.held(chunk_seconds)), key=lambda load: load.streams, default=loads[0])
     early, late = memory_over_an_hour(recogniser, arguments.minutes)

@@ -16,7 +16,7 @@ from transducer_gn.data.batches import Batch
 from transducer_gn.evaluation.coverage import Coverage, batch_losses, coverage_row, measure_coverage
 from transducer_gn.model.chunk import evaluation_chunk
 from transducer_gn.model.transducer import build_model
-from transducer_gn.recognition.systems import System
+from transducer_gn.recognition.system import System
 from transducer_gn.reporting.figures import coverage_figure
 from transducer_gn.training.distributed import World
 from transducer_gn.training.exact_objective import exact_objective
@@ -36,7 +36,7 @@ def system():
     model = build_model(config).double().eval().requires_grad_(False)
     with torch.no_grad():
         model.joiner.output.weight.value.mul_(5)
-    return System("small", model, Config(model=config), None, alpha=0.4, fingerprint="")
+    return System("small", model, Config(model=config), None, alpha=0.4)
 
 
 @pytest.fixture

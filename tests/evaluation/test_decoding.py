@@ -16,7 +16,7 @@ from transducer_gn.evaluation import decoding
 from transducer_gn.evaluation.decoding import PartDecoder, chosen_parts
 from transducer_gn.evaluation.results import compare_results, find_results, read_results
 from transducer_gn.recognition.error_rates import total_errors
-from transducer_gn.recognition.systems import load_system
+from transducer_gn.recognition.system import load_system
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation.decoding import evaluation_batches
 from transducer_gn.evaluation.latency import display_times, measure_times, reference_weights
-from transducer_gn.recognition.systems import load_system
-from transducer_gn.recognition.utterances import Shown, show, whole_utterances
+from transducer_gn.recognition.system import load_system
+from transducer_gn.recognition.utterances import Shown, recognise, show
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_emission_times_equal_enumeration(system, batch):
 def test_live_recogniser_ends_with_the_text_of_the_masked_pass_and_never_hears_more_than_there_is(system, batch):
     settings = RecognitionConfig(beam=4)
     histories = show(system, batch, settings)
-    assert [" ".join(history[-1].words) for history in histories] == whole_utterances(system, batch, settings)
+    assert [history[-1].words for history in histories] == [u.hypothesis for u in recognise(system, batch, settings)]
     for history, duration in zip(histories, batch.durations.tolist(), strict=True):
         seconds = [moment.seconds for moment in history]
         assert seconds == sorted(seconds)

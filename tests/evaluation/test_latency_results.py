@@ -19,7 +19,7 @@ from transducer_gn.evaluation.latency_results import (
     not_measured,
     read_latency,
 )
-from transducer_gn.recognition.systems import load_system
+from transducer_gn.recognition.system import load_system
 
 
 def utterance(name, emitted, group="ordinary", shown=(), settled=()):

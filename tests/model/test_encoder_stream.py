@@ -9,7 +9,7 @@ from torch import Tensor
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.model.chunk import FULL_CONTEXT, Chunk
-from transducer_gn.model.encoder_stream import Stream, StreamingEncoder
+from transducer_gn.model.encoder_stream import EncoderStream, StreamingEncoder
 
 CHUNKS = [Chunk(size, left) for size in (2, 4, 8, 16, 25) for left in (0, 2 * size, 4 * size, None)] + [Chunk(1, 3)]
 
@@ -26,7 +26,7 @@ def run_beside_each_other(
 ) -> list[Tensor]:
     """Feed random pieces, utterance i from round `starts[i]` on; gives the frames of each."""
     random = np.random.default_rng(seed)
-    streams: dict[int, Stream] = {}
+    streams: dict[int, EncoderStream] = {}
     fed = [0] * len(utterances)
     frames: list[list[Tensor]] = [[] for _ in utterances]
     done: set[int] = set()
@@ -42,11 +42,11 @@ def run_beside_each_other(
             fed[i] += len(piece)
             streams[i].accept(piece)
             if fed[i] == len(features) and random.random() < 0.7:
-                streams[i].finish()
+                streams[i].end()
         active = [i for i in streams if i not in done]
         for i, new in zip(active, streaming.advance([streams[i] for i in active]), strict=True):
             frames[i].append(new)
-            if streams[i].finished:
+            if streams[i].ended:
                 done.add(i)
     return [torch.cat(parts) for parts in frames]
 
@@ -91,7 +91,7 @@ def test_one_stream_alone_equals_itself_beside_others() -> None:
         torch.testing.assert_close(output, alone, rtol=0, atol=1e-5)
 
 
-def storage_elements(stream: Stream) -> int:
+def storage_elements(stream: EncoderStream) -> int:
     """Everything that a stream keeps alive, also through views."""
     tensors = [stream.features, *(part for cache in stream.caches for part in (cache.memory, cache.history))]
     return sum(tensor.untyped_storage().nbytes() // tensor.element_size() for tensor in tensors)
@@ -127,9 +127,9 @@ def test_no_streams_and_no_features() -> None:
     assert streaming.advance([]) == []
     stream = streaming.open()
     assert streaming.advance([stream])[0].shape == (0, 24)
-    stream.finish()
+    stream.end()
     assert streaming.advance([stream])[0].shape == (0, 24)
-    with pytest.raises(ValueError, match="finished"):
+    with pytest.raises(ValueError, match="has ended"):
         stream.accept(torch.zeros(1, 16))
 
 

@@ -13,12 +13,14 @@ import pytest
 import torch
 
 from transducer_gn.common.errors import UserError
+from transducer_gn.common.memory import held_bytes
 from transducer_gn.config import EncoderConfig, JoinerConfig, ModelConfig, PredictorConfig
 from transducer_gn.data.features import fbank
 from transducer_gn.model.chunk import Chunk
+from transducer_gn.model.encoder_stream import StreamingEncoder
 from transducer_gn.model.transducer import build_model
-from transducer_gn.recognition.stream import StreamingRecogniser
-from transducer_gn.search.beam import beam_search
+from transducer_gn.recognition.stream import LiveStream, StreamingRecogniser
+from transducer_gn.search.beam import BeamSearch, beam_search
 
 VOCABULARY = 20
 CHUNK = Chunk(4, 8)
@@ -50,7 +52,7 @@ def model():
 
 @pytest.fixture
 def recogniser(model):
-    return StreamingRecogniser(model, LetterTokenizer(), CHUNK, beam=4, alpha=ALPHA)
+    return StreamingRecogniser(StreamingEncoder(model.encoder, CHUNK), BeamSearch(model, 4, ALPHA), LetterTokenizer())
 
 
 def synthetic_audio(seed: int, samples: int) -> torch.Tensor:
@@ -86,7 +88,7 @@ def test_text_and_times_are_those_of_the_whole_search(model, recogniser, samples
     audio = synthetic_audio(samples, samples)
     wanted = whole_search(model, audio)
     for seed in range(2):
-        stream = recogniser.open()
+        stream = LiveStream(recogniser)
         for piece in cut(audio, seed):
             stream.accept(piece)
         final = stream.finish()
@@ -94,7 +96,6 @@ def test_text_and_times_are_those_of_the_whole_search(model, recogniser, samples
         numbered = enumerate(zip(wanted.tokens, wanted.times, strict=True))
         starts = [time for number, (token, time) in numbered if token <= 9 or number == 0]
         assert [word.start for word in final.words] == pytest.approx([0.04 * t for t in starts])
-        assert stream.finished
     # An utterance of some length is no test if nothing is said in it.
     assert samples < 16000 or len(wanted.tokens) > 5
 
@@ -115,7 +116,7 @@ def test_streams_that_share_steps_give_what_they_give_alone(model, recogniser):
 
 
 def test_settled_text_never_changes_and_no_hypothesis_disputes_it(recogniser):
-    stream = recogniser.open()
+    stream = LiveStream(recogniser)
     settled = ""
     for piece in synthetic_audio(1, 80000).split(2500):
         partial = stream.accept(piece)
@@ -128,7 +129,7 @@ def test_settled_text_never_changes_and_no_hypothesis_disputes_it(recogniser):
 
 
 def test_revisions_count_what_was_taken_back(recogniser):
-    stream = recogniser.open()
+    stream = LiveStream(recogniser)
     shown = [stream.accept(piece).text for piece in synthetic_audio(2, 80000).split(2560)]
     shown.append(stream.finish().text)
     taken_back = sum(not after.startswith(before) for before, after in zip(shown, shown[1:], strict=False))
@@ -142,17 +143,11 @@ def test_revisions_count_what_was_taken_back(recogniser):
 
 
 def test_memory_does_not_grow_with_the_stream(recogniser):
-    def held(stream) -> int:
-        tensors = [stream._features, stream._fbank._samples, stream._encoder.features]
-        tensors += [part for cache in stream._encoder.caches for part in (cache.memory, cache.history)]
-        tensors += list(stream._beam.tensors().values()) + [stream._beam.prefixes.outputs, *stream._beam.prefixes.state]
-        return sum(tensor.untyped_storage().nbytes() for tensor in tensors)
-
-    stream = recogniser.open()
+    stream = LiveStream(recogniser)
     sizes = []
     for piece in synthetic_audio(3, 40 * RATE).split(10240):
         stream.accept(piece)
-        sizes.append(held(stream))
+        sizes.append(held_bytes(stream))
     assert max(sizes[30:]) <= 1.2 * max(sizes[5:20])
 
 
@@ -170,7 +165,7 @@ BAD_AUDIO = {
 def test_wrong_audio_is_refused_and_does_no_harm(model, recogniser, name):
     samples, rate, sentence = BAD_AUDIO[name]
     audio = synthetic_audio(4, 16000)
-    stream = recogniser.open()
+    stream = LiveStream(recogniser)
     stream.accept(audio[:9000])
     with pytest.raises(UserError, match=sentence):
         stream.accept(samples, rate)
@@ -180,13 +175,13 @@ def test_wrong_audio_is_refused_and_does_no_harm(model, recogniser, name):
 
 def test_sixteen_bit_integers_are_scaled(model, recogniser):
     integers = (synthetic_audio(5, 16000) * 32768).round().to(torch.int16)
-    stream = recogniser.open()
+    stream = LiveStream(recogniser)
     stream.accept(integers.numpy())
     assert stream.finish().text == LetterTokenizer().decode(whole_search(model, integers.float() / 32768).tokens)
 
 
 def test_a_stream_without_audio_or_after_its_end_is_refused(recogniser):
-    stream = recogniser.open()
+    stream = LiveStream(recogniser)
     stream.accept(torch.zeros(0))
     with pytest.raises(UserError, match="without any audio"):
         stream.finish()
@@ -203,7 +198,7 @@ def test_a_stream_that_fails_does_not_disturb_the_others(model, recogniser):
         stream.add(audio[:16000])
     recogniser.advance(streams)
     # Nothing that a stream is given breaks it, so break its memory.
-    streams[1]._encoder.caches[0].memory.fill_(math.nan)
+    streams[1].encoder.caches[0].memory.fill_(math.nan)
     for stream, audio in zip(streams, audios, strict=True):
         stream.add(audio[16000:])
         stream.end()

@@ -5,7 +5,6 @@ import math
 import os
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -13,56 +12,13 @@ import pytest
 import soundfile
 import torch
 
-from transducer_gn.config import Config, EncoderConfig, JoinerConfig, ModelConfig, PredictorConfig, StreamingConfig
 from transducer_gn.data.features import fbank
-from transducer_gn.data.tokenizer import train_tokenizer
 from transducer_gn.model.chunk import evaluation_chunk
-from transducer_gn.model.transducer import build_model
-from transducer_gn.recognition.averaging import RunningAverage
-from transducer_gn.recognition.checkpoint import save_checkpoint
-from transducer_gn.recognition.systems import load_checkpoint_system
+from transducer_gn.recognition.system import load_checkpoint_system
 from transducer_gn.search.beam import beam_search
 
 ROOT = Path(__file__).parents[2]
 RATE = 16000
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory) -> Path:
-    """A checkpoint of a tiny model with random weights."""
-    torch.manual_seed(3)
-    tokenizer = train_tokenizer(["THE CAT SAT ON THE MAT", "A DOG BIT THE CAT"] * 20, 22)
-    model_config = ModelConfig(
-        vocab_size=tokenizer.vocab_size,
-        encoder=EncoderConfig(dim=16, attention_dim=16, heads=2, feedforward_dim=24, layers=2, kernel=7),
-        streaming=StreamingConfig(chunk=4, left_context=8),
-        predictor=PredictorConfig(embedding_dim=8, dim=12, layers=1),
-        joiner=JoinerConfig(dim=16),
-    )
-    model = build_model(model_config)
-    with torch.no_grad():
-        model.joiner.output.bias.value[0] += 2.5
-    path = tmp_path_factory.mktemp("trained") / "epoch-1.pt"
-    content = {
-        "model": model.state_dict(),
-        "average": RunningAverage(model).state_dict(),
-        "config": asdict(Config(model=model_config)),
-        "progress": {"epoch": 1, "batch": 0, "branch_epoch": 0},
-        "tokenizer": torch.frombuffer(bytearray(tokenizer.model), dtype=torch.uint8),
-    }
-    save_checkpoint(path, content)
-    return path
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    """Two recordings, 16-bit."""
-    folder = tmp_path_factory.mktemp("audio")
-    for number, seconds in enumerate((1.3, 2.1)):
-        t = np.arange(int(seconds * RATE)) / RATE
-        audio = 0.4 * np.sin(2 * math.pi * (200 + 150 * number) * t * (1 + 0.3 * t))
-        soundfile.write(folder / f"{number}.wav", audio.astype(np.float32), RATE, subtype="PCM_16")
-    return folder
 
 
 def run(checkpoint: Path, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess:

@@ -8,7 +8,7 @@ import torch
 from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.model.subsampling import subsampled_lengths
-from transducer_gn.recognition.systems import load_system
+from transducer_gn.recognition.system import load_system
 from transducer_gn.search.beam import beam_search
 from transducer_gn.synthetic.readings import (
     BEAM,

@@ -17,7 +17,7 @@ from transducer_gn.data.batches import Batch
 from transducer_gn.lattice.finite_state import capped_scores, log_normaliser, sequence_weights, state_logits
 from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.lattice.prefix_tree import distinct_sequences
-from transducer_gn.recognition.systems import System
+from transducer_gn.recognition.system import System
 from transducer_gn.search.competitors import find_competitors
 
 

@@ -21,7 +21,7 @@ from transducer_gn.data.batches import Batch, Batches
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation.results import Results, read_entry, read_results, results_path, write_results
 from transducer_gn.recognition.error_rates import Recognised, total_errors
-from transducer_gn.recognition.systems import System
+from transducer_gn.recognition.system import System
 from transducer_gn.recognition.utterances import recognise, recognition_identity
 
 SECONDS_BETWEEN_LINES = 5.0

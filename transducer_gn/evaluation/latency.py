@@ -22,7 +22,7 @@ from transducer_gn.lattice.tree_lattice import tree_lattice
 from transducer_gn.model.chunk import Chunk
 from transducer_gn.model.transducer import Transducer
 from transducer_gn.recognition.error_rates import EMPTY, align
-from transducer_gn.recognition.systems import System
+from transducer_gn.recognition.system import System
 from transducer_gn.recognition.utterances import Shown, show
 
 

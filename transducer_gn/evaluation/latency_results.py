@@ -20,7 +20,7 @@ from transducer_gn.evaluation.bootstrap import Difference, Interval, ratio_diffe
 from transducer_gn.evaluation.decoding import count_cuts, evaluation_batches
 from transducer_gn.evaluation.latency import UtteranceTimes, measure_times
 from transducer_gn.evaluation.results import read_entry
-from transducer_gn.recognition.systems import System
+from transducer_gn.recognition.system import System
 from transducer_gn.recognition.utterances import recognition_identity
 
 FOLDER = "latency"

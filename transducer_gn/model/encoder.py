@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from transducer_gn.common.framing import FILTER_BANKS
 from transducer_gn.config import EncoderConfig
 from transducer_gn.model.activation import dropout
 from transducer_gn.model.attention import relative_positions
@@ -24,12 +25,11 @@ class Encoder(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
+        self.framing = FILTER_BANKS
         self.subsampling = Subsampling(config.feature_dim, config.dim)
         self.layers = nn.ModuleList(ConformerLayer(config) for _ in range(config.layers))
 
-    def forward(
-        self, features: Tensor, lengths: Tensor, chunk: Chunk, warmup: float = 1.0
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, features: Tensor, lengths: Tensor, chunk: Chunk, warmup: float = 1.0) -> tuple[Tensor, Tensor]:
         """Encode whole utterances, each frame seeing what `chunk` lets it see.
 
         From `features` [B, T', F] of `lengths` [B] feature frames to frames [B, T, D], zero at padding, and their

@@ -5,51 +5,69 @@ that have enough features for a chunk are stacked, run as one batch, and taken a
 are those of a whole-utterance pass under the same chunk mask.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.common.units import SUBSAMPLING, SUBSAMPLING_OVERLAP
+from transducer_gn.common.framing import Framing
 from transducer_gn.model.attention import relative_positions
 from transducer_gn.model.chunk import Chunk, valid_frames
 from transducer_gn.model.conformer import LayerCache
 from transducer_gn.model.encoder import Encoder
 
 
-@dataclass
-class Stream:
+class EncoderStream:
     """One utterance on its way: what was heard and not yet encoded, and what the encoder remembers.
 
-    `features` [n, F] begin one frame before the next output. `caches` has one entry per layer, without the batch
-    dimension: `memory` [M, 2A] and `history` [K - 1, D]. `finished` says that no more features will come.
+    Features may come at any time, any number of them: they wait here, and nowhere else, for their chunk.
+
+    Attributes:
+        features: [n, F] that are not used up; they begin one frame before the next output
+        caches: one per layer, without the batch dimension: `memory` [M, 2A] and `history` [K - 1, D]
+        ended: whether no more features will come
     """
 
-    features: Tensor
-    caches: list[LayerCache]
-    finished: bool = False
+    def __init__(self, features: Tensor, caches: list[LayerCache], framing: Framing, size: int) -> None:
+        self.features = features
+        self.caches = caches
+        self.ended = False
+        self._framing = framing
+        self._size = size
 
     def accept(self, features: Tensor) -> None:
         """Append feature frames [n, F], any number of them."""
-        if self.finished:
-            raise ValueError("a finished stream takes no more features")
+        if self.ended:
+            raise ValueError("a stream that has ended takes no more features")
         self.features = torch.cat([self.features, features.to(self.features)])
 
-    def finish(self) -> None:
-        """Say that the utterance has ended; the frames that remain can then be encoded."""
-        if not self.finished:
+    def end(self) -> None:
+        """Say that the utterance has ended; what remains can then be encoded."""
+        if not self.ended:
             # The zero frame after the last, as in a whole-utterance pass.
             self.features = torch.cat([self.features, torch.zeros_like(self.features[:1])])
-            self.finished = True
+            self.ended = True
 
-    def frames_ready(self, size: int) -> int:
-        """How many frames the next chunk of `size` frames would give now: `size`, fewer at the end, or 0."""
-        frames = max(0, (len(self.features) - SUBSAMPLING_OVERLAP) // SUBSAMPLING)
-        if frames >= size:
-            return size
-        return frames if self.finished else 0
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is a chunk to encode: a full one, or after the end whatever is left, frames or not."""
+        if len(self.features) >= self._framing.features_seen(self._size):
+            return True
+        # What earlier chunks have seen already, and the zero frame after the last, are nothing new.
+        return self.ended and len(self.features) > self._framing.overlap + 1
+
+    @property
+    def frames_ready(self) -> int:
+        """Frames that the next step gives: the chunk's size, fewer at the end, or 0."""
+        return min(self._size, self._framing.frames_within(len(self.features))) if self.is_ready else 0
+
+    def take_chunk(self) -> Tensor:
+        """Use up the features of the next chunk; gives what it sees [features_seen(size), F], with zeros at the end."""
+        seen = self._framing.features_seen(self._size)
+        window = self.features[:seen]
+        # A copy, since a slice would keep all features alive that it was cut from.
+        self.features = self.features[self._framing.features_used(self._size) :].clone()
+        return functional.pad(window, (0, 0, 0, seen - len(window)))
 
 
 class StreamingEncoder:
@@ -71,32 +89,55 @@ class StreamingEncoder:
         self._positions: list[Tensor] = []
         self._max_keys = 0
 
-    def open(self) -> Stream:
+    @property
+    def framing(self) -> Framing:
+        """How long chunks and frames are."""
+        return self.encoder.framing
+
+    def open(self) -> EncoderStream:
         """A new stream."""
         like = self._like()
         empty = like.new_zeros(1, 1, self.encoder.config.dim)
         caches = [layer.empty_cache(empty) for layer in self.encoder.layers]
         # The zero frame before the first, as in a whole-utterance pass.
         features = like.new_zeros(1, self.encoder.config.feature_dim)
-        return Stream(features, [LayerCache(cache.memory[0], cache.history[0]) for cache in caches])
+        caches = [LayerCache(cache.memory[0], cache.history[0]) for cache in caches]
+        return EncoderStream(features, caches, self.framing, self.chunk.size)
+
+    def advance(self, streams: list[EncoderStream]) -> list[Tensor]:
+        """Encode all chunks that are complete; gives the new frames [n, D] of each stream."""
+        frames = [[new] for new in self.step(streams)]
+        while any(stream.is_ready for stream in streams):
+            for parts, new in zip(frames, self.step(streams), strict=True):
+                parts.append(new)
+        return [torch.cat(parts) for parts in frames]
 
     @torch.no_grad()
-    def advance(self, streams: list[Stream]) -> list[Tensor]:
-        """Encode all chunks that are complete; gives the new frames [n, D] of each stream."""
-        frames: list[list[Tensor]] = [[] for _ in streams]
-        while True:
-            ready = [(i, n) for i, s in enumerate(streams) if (n := s.frames_ready(self.chunk.size)) > 0]
-            if not ready:
-                break
-            outputs = self._step([streams[i] for i, _ in ready], [n for _, n in ready])
-            for (i, count), output in zip(ready, outputs, strict=True):
-                frames[i].append(output[:count])
-        empty = streams[0].features.new_zeros(0, self.encoder.config.dim) if streams else None
-        return [torch.cat([empty, *parts]) for parts in frames]
+    def step(self, streams: list[EncoderStream]) -> list[Tensor]:
+        """Encode one chunk of each stream that is ready, in one batch; gives the new frames [n, D] of each stream."""
+        frames = [self._like().new_zeros(0, self.encoder.config.dim) for _ in streams]
+        ready = [number for number, stream in enumerate(streams) if stream.is_ready]
+        counts = [streams[number].frames_ready for number in ready]
+        windows = [streams[number].take_chunk() for number in ready]
+        # A rest that is too short for a frame is used up as well, but not encoded.
+        rows = [row for row, count in enumerate(counts) if count > 0]
+        if rows:
+            chosen = [streams[ready[row]] for row in rows]
+            output = self._encode(chosen, torch.stack([windows[row] for row in rows]), [counts[row] for row in rows])
+            for row, encoded in zip(rows, output, strict=True):
+                frames[ready[row]] = encoded[: counts[row]]
+        return frames
 
-    def _step(self, streams: list[Stream], counts: list[int]) -> Tensor:
-        """Encode one chunk of each of the `streams`; gives [B, size, D], of which `counts` are not padding."""
-        features = self._take_features(streams)
+    def _encode(self, streams: list[EncoderStream], features: Tensor, counts: list[int]) -> Tensor:
+        """Encode one chunk of each stream and remember it.
+
+        Args:
+            features: [B, features_seen(size), F] that the chunks see
+            counts: frames of each chunk that are not padding
+
+        Returns:
+            [B, size, D]
+        """
         lengths = torch.tensor(counts, device=features.device)
         x = self.encoder.subsampling.windows(features, lengths)
         valid = valid_frames(lengths, self.chunk.size)
@@ -111,16 +152,6 @@ class StreamingEncoder:
             for row, (stream, frames) in enumerate(zip(streams, remembered, strict=True)):
                 stream.caches[number] = self._cut(cache, row, frames + self.chunk.size)
         return x
-
-    def _take_features(self, streams: list[Stream]) -> Tensor:
-        """Remove a chunk's features from each stream; gives them [B, 4 size + 5, F], with zeros at the end."""
-        used = SUBSAMPLING * self.chunk.size
-        windows = [stream.features[: used + SUBSAMPLING_OVERLAP] for stream in streams]
-        for stream in streams:
-            # A copy, since a slice would keep all features alive that it was cut from.
-            stream.features = stream.features[used:].clone()
-        padded = [functional.pad(w, (0, 0, 0, used + SUBSAMPLING_OVERLAP - len(w))) for w in windows]
-        return torch.stack(padded)
 
     def _cut(self, cache: LayerCache, row: int, frames: int) -> LayerCache:
         """What a stream keeps of a batch's cache: its last `frames`, but no more than the left context."""

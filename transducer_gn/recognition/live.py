@@ -1,4 +1,7 @@
-"""Showing partial results as they change, and what recognising them cost."""
+"""Many sources recognised side by side, their text on a terminal or as JSON lines, and what it cost in all.
+
+Recognising is `stream`'s; here is only what comes in and what is shown.
+"""
 
 import json
 import sys
@@ -11,7 +14,7 @@ from torch import Tensor
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.recognition.stream import RecognitionStream, StreamingRecogniser
-from transducer_gn.recognition.transcript import Partial
+from transducer_gn.recognition.transcript import Revisions, Transcript
 
 # Moves the cursor to the start of the line and clears it.
 CLEAR_LINE = "\r\x1b[K"
@@ -56,23 +59,27 @@ class Display:
         self.as_json = as_json
         self.output = output
         self._in_place = not as_json and output.isatty()
-        self._shown: dict[str, Partial] = {}
+        self._shown: dict[str, Transcript] = {}
 
-    def show(self, name: str, partial: Partial, stream: RecognitionStream, final: bool) -> None:
-        """Print what has changed since the last time."""
-        if not final and self._shown.get(name) == partial:
+    def show(self, name: str, transcript: Transcript, seconds: float) -> None:
+        """Print what has changed since the last time, after so many seconds of audio."""
+        if self._shown.get(name) == transcript:
             return
-        self._shown[name] = partial
+        self._shown[name] = transcript
         if self.as_json:
-            self._print_json(name, partial, stream, final)
+            self._print_json(name, transcript, {"seconds": round(seconds, 3), "final": False})
         elif self._in_place:
-            rest = partial.text[len(partial.stable) :]
-            text = f"{partial.text}\n" if final else f"{partial.stable}|{rest}"
-            self.output.write(f"{CLEAR_LINE}{name}: {text}")
-        elif final:
-            self.output.write(f"{name}: {partial.text}\n")
-        if final:
-            self._shown.pop(name)
+            rest = transcript.text[len(transcript.stable) :]
+            self.output.write(f"{CLEAR_LINE}{name}: {transcript.stable}|{rest}")
+        self.output.flush()
+
+    def show_final(self, name: str, transcript: Transcript, seconds: float, revisions: Revisions) -> None:
+        """Print the text that will not change any more."""
+        self._shown.pop(name, None)
+        if self.as_json:
+            self._print_json(name, transcript, {"seconds": round(seconds, 3), "final": True}, revisions)
+        else:
+            self.output.write((CLEAR_LINE if self._in_place else "") + f"{name}: {transcript.text}\n")
         self.output.flush()
 
     def show_failure(self, name: str, sentence: str) -> None:
@@ -84,10 +91,12 @@ class Display:
             self.output.write((CLEAR_LINE if self._in_place else "") + f"{name}: {sentence}\n")
         self.output.flush()
 
-    def _print_json(self, name: str, partial: Partial, stream: RecognitionStream, final: bool) -> None:
-        line = {"name": name, "seconds": round(stream.seconds, 3), "final": final} | asdict(partial)
-        if final:
-            line["revisions"] = asdict(stream.revisions)
+    def _print_json(
+        self, name: str, transcript: Transcript, when: dict[str, object], revisions: Revisions | None = None
+    ) -> None:
+        line = {"name": name} | when | asdict(transcript)
+        if revisions is not None:
+            line["revisions"] = asdict(revisions)
         self.output.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
@@ -126,13 +135,15 @@ def _turn(
     remaining = []
     for source, stream in fed:
         try:
-            display.show(source.name, stream.partial(), stream, stream.finished)
+            transcript = stream.partial()
         except UserError as error:
             _fail(source, str(error), display, totals)
             continue
         if stream.finished:
+            display.show_final(source.name, transcript, stream.seconds, stream.revisions)
             totals.audio_seconds += stream.seconds
         else:
+            display.show(source.name, transcript, stream.seconds)
             remaining.append((source, stream))
     return remaining
 

@@ -2,6 +2,9 @@
 
 The features, the encoder's frames and the beam are those of a whole-utterance search under the same chunk mask, so the
 final text is the same however the audio is cut and whichever streams share a step.
+
+A stream is a front end, the encoder's queue of features, and a beam; it computes nothing by itself. A recogniser
+advances any number of streams together. `LiveStream` is the two in one for those who have a single stream.
 """
 
 from collections.abc import Iterable
@@ -10,185 +13,212 @@ from dataclasses import replace
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.common.units import FRAME_SHIFT, SAMPLING_RATE, SUBSAMPLING, SUBSAMPLING_OVERLAP
-from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
-from transducer_gn.data.features import NUM_FEATURES
-from transducer_gn.model.chunk import Chunk
-from transducer_gn.model.encoder_stream import StreamingEncoder
+from transducer_gn.common.framing import Framing
+from transducer_gn.common.units import SAMPLING_RATE
+from transducer_gn.model.encoder_stream import EncoderStream, StreamingEncoder
 from transducer_gn.recognition.audio import check_samples
 from transducer_gn.recognition.filter_banks import OnlineFbank
-from transducer_gn.recognition.transcript import Partial, Revisions, Transcript
+from transducer_gn.recognition.transcript import GrowingTranscript, Revisions, Spelling, Transcript
 from transducer_gn.search.beam import BeamSearch, advance_over
 from transducer_gn.search.beam_state import Beam, concatenate, settle, split
 
 
-class RecognitionStream:
-    """One utterance on its way; made by `StreamingRecogniser.open`.
+class BeamText:
+    """The beam of one utterance and the text that it stands for.
 
     Attributes:
-      error: the sentence that says why the stream failed; None while it has not.
+        beam: hypotheses after the frames so far
+        error: the sentence that says why nothing can be recognised any more; None while all is well
     """
 
-    def __init__(self, recogniser: "StreamingRecogniser") -> None:
+    def __init__(self, beam: Beam, tokenizer: Spelling, framing: Framing) -> None:
+        self.beam = beam
         self.error: str | None = None
-        self._recognizer = recogniser
-        self._fbank = OnlineFbank()
-        self._features = torch.zeros(0, NUM_FEATURES)
-        self._encoder = recogniser.encoder.open()
-        self._beam = recogniser.search.start(1)
-        self._transcript = Transcript(recogniser.tokenizer, FRAME_SHIFT)
-        self._samples = 0
-        self._ended = False
-
-    @property
-    def seconds(self) -> float:
-        """Audio received."""
-        return self._samples / self._fbank.sampling_rate
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing more will change: the end was reached, or the stream has failed."""
-        return self.error is not None or (self._ended and not self.is_ready)
+        self._transcript = GrowingTranscript(tokenizer, framing.frame_shift)
 
     @property
     def revisions(self) -> Revisions:
         """How often and how far back the text was changed."""
         return self._transcript.revisions
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether there is a chunk to recognise."""
-        return self.error is None and self._next_chunk() is not None
-
-    def add(self, samples: Tensor | np.ndarray, sampling_rate: int = SAMPLING_RATE) -> None:
-        """Take more samples [n], any number, without recognising yet; UserError if they are not what is needed."""
-        self._check_open()
-        samples = check_samples(samples, sampling_rate, self._fbank.sampling_rate)
-        self._samples += len(samples)
-        self._queue(self._fbank.accept(samples))
-
-    def add_features(self, features: Tensor) -> None:
-        """Take feature frames [n, 80] of 10 ms in place of samples, without recognising yet."""
-        self._check_open()
-        self._samples += len(features) * self._fbank.sampling_rate // 100
-        self._queue(features)
-
-    def end(self) -> None:
-        """Say that the audio has ended, without recognising the rest yet."""
-        self._check_open()
-        if self._samples == 0:
-            raise UserError("the stream has ended without any audio")
-        self._queue(self._fbank.finish())
-        self._ended = True
-
-    def accept(self, samples: Tensor | np.ndarray, sampling_rate: int = SAMPLING_RATE) -> Partial:
-        """Take more samples [n], recognise what is complete, and say what is known."""
-        self.add(samples, sampling_rate)
-        self._recognizer.advance([self])
-        return self.partial()
-
-    def finish(self) -> Partial:
-        """Recognise the rest; gives the final text."""
-        self.end()
-        self._recognizer.advance([self])
-        return self.partial()
-
-    def partial(self) -> Partial:
-        """What is known; UserError if the stream has failed."""
-        if self.error is not None:
-            raise UserError(self.error)
-        partial = self._transcript.partial()
-        # After the end nothing changes any more, whatever the other hypotheses of the beam say.
-        return replace(partial, stable=partial.text) if self.finished else partial
-
-    def _check_open(self) -> None:
-        if self.error is not None:
-            raise UserError(self.error)
-        if self._ended:
-            raise UserError("the stream has ended and takes no more audio")
-
-    def _queue(self, features: Tensor) -> None:
-        self._features = torch.cat([self._features, features])
-
-    def _next_chunk(self) -> int | None:
-        """How many of the queued features the encoder needs to give its next frames; None if more must come first."""
-        chunk_features = SUBSAMPLING * self._recognizer.chunk.size + SUBSAMPLING_OVERLAP
-        missing = max(0, chunk_features - len(self._encoder.features))
-        if len(self._features) >= missing:
-            return missing
-        return len(self._features) if self._ended and not self._encoder.finished else None
-
-    def _feed_encoder(self) -> None:
-        """Hand the encoder the features of one chunk."""
-        count = self._next_chunk()
-        self._encoder.accept(self._features[:count])
-        self._features = self._features[count:].clone()
-        if self._ended and len(self._features) == 0 and not self._encoder.finished:
-            self._encoder.finish()
-
-    def _take(self, beam: Beam) -> None:
+    def update(self, beam: Beam) -> None:
         """Continue with the beam after new frames."""
         if bool(beam.faulty[0]):
             self.error = "the model gives weights that are NaN or infinitely large for this audio"
             return
-        self._beam, settled, tail = settle(beam)
+        self.beam, settled, tail = settle(beam)
         self._transcript.update(settled, tail, int(beam.frames[0]))
+
+    def transcript(self, final: bool) -> Transcript:
+        """The text as it stands, all of it stable if it is final; UserError if recognition has failed."""
+        if self.error is not None:
+            raise UserError(self.error)
+        transcript = self._transcript.so_far()
+        # After the end nothing changes any more, whatever the other hypotheses of the beam say.
+        return replace(transcript, stable=transcript.text) if final else transcript
+
+
+@torch.no_grad()
+def advance_texts(search: BeamSearch, texts: list[BeamText], frames: list[Tensor]) -> None:
+    """Take the beam of each utterance over its new encoder frames [n, D], of which there may be none, in one batch."""
+    # Decreasing lengths, as the search wants them.
+    order = sorted((row for row, own in enumerate(frames) if len(own)), key=lambda row: -len(frames[row]))
+    if not order:
+        return
+    padded = pad_sequence([frames[row] for row in order], batch_first=True)
+    beam = concatenate([texts[row].beam for row in order])
+    groups = advance_over(search, beam, padded, [len(frames[row]) for row in order])
+    for row, own in zip(order, (one for group in groups for one in split(group)), strict=True):
+        texts[row].update(own)
+
+
+class RecognitionStream:
+    """One utterance on its way; made by `StreamingRecogniser.open`, which also recognises what it has taken.
+
+    Attributes:
+        encoder: the encoder's side of the stream, with the only queue of features
+        text: what was recognised
+    """
+
+    def __init__(self, encoder: EncoderStream, text: BeamText, framing: Framing) -> None:
+        self.encoder = encoder
+        self.text = text
+        self._framing = framing
+        self._fbank = OnlineFbank()
+        self._samples = 0
+
+    @property
+    def seconds(self) -> float:
+        """Audio received."""
+        return self._samples / self._framing.sampling_rate
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is a chunk to recognise."""
+        return self.text.error is None and self.encoder.is_ready
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will change: all is recognised up to the end, or the stream has failed."""
+        return self.text.error is not None or (self.encoder.ended and not self.encoder.is_ready)
+
+    @property
+    def revisions(self) -> Revisions:
+        """How often and how far back the text was changed."""
+        return self.text.revisions
+
+    def add(self, samples: Tensor | np.ndarray, sampling_rate: int = SAMPLING_RATE) -> None:
+        """Take more samples [n], any number; UserError if they are not what is needed."""
+        self._check_open()
+        samples = check_samples(samples, sampling_rate, self._framing.sampling_rate)
+        self._samples += len(samples)
+        self.encoder.accept(self._fbank.accept(samples))
+
+    def add_features(self, features: Tensor) -> None:
+        """Take feature frames [n, F] in place of samples."""
+        self._check_open()
+        self._samples += self._framing.samples(len(features))
+        self.encoder.accept(features)
+
+    def end(self) -> None:
+        """Say that the audio has ended; what is left of it can then be recognised."""
+        self._check_open()
+        if self._samples == 0:
+            raise UserError("the stream has ended without any audio")
+        self.encoder.accept(self._fbank.finish())
+        self.encoder.end()
+
+    def partial(self) -> Transcript:
+        """What is known; UserError if the stream has failed."""
+        return self.text.transcript(final=self.finished)
+
+    def _check_open(self) -> None:
+        if self.text.error is not None:
+            raise UserError(self.text.error)
+        if self.encoder.ended:
+            raise UserError("the stream has ended and takes no more audio")
 
 
 class StreamingRecogniser:
-    """Recognises any number of streams with one model.
+    """Recognises any number of streams with one model, whose parameters must not change any more.
+
+    Open a stream for each utterance, `add` audio to each as it comes, and call `advance` with all of them.
 
     Args:
-      model: a Transducer in evaluation mode with a causal encoder; its parameters must not change any more.
-      tokenizer: has `pieces` and `decode`.
-      chunk: frames that are recognised together, and the history that they see.
-      beam: hypotheses kept per stream.
-      alpha: weight of local normalisation, from 0 to 1, as the model was trained.
-      max_tokens_per_frame: most tokens between two blanks.
-
-    A stream takes audio by `accept` and is recognised at once. To recognise many together, `add` audio to each of them
-    and call `advance` with all.
+        encoder: of the model, with the chunks that are recognised together
+        search: over the same model
+        tokenizer: spells tokens
     """
 
-    def __init__(
-        self,
-        model,
-        tokenizer,
-        chunk: Chunk,
-        beam: int = 4,
-        alpha: float = 1.0,
-        max_tokens_per_frame: int = DEFAULT_TOKENS_PER_FRAME,
-    ) -> None:
+    def __init__(self, encoder: StreamingEncoder, search: BeamSearch, tokenizer: Spelling) -> None:
+        self.encoder = encoder
+        self.search = search
         self.tokenizer = tokenizer
-        self.chunk = chunk
-        self.encoder = StreamingEncoder(model.encoder, chunk)
-        self.search = BeamSearch(model, beam, alpha, max_tokens_per_frame)
+
+    @property
+    def chunk_seconds(self) -> float:
+        """Seconds from one step of a stream to the next."""
+        return self.encoder.framing.frame_shift * self.encoder.chunk.size
 
     @torch.no_grad()
     def open(self) -> RecognitionStream:
         """A new stream."""
-        return RecognitionStream(self)
+        framing = self.encoder.framing
+        text = BeamText(self.search.start(1), self.tokenizer, framing)
+        return RecognitionStream(self.encoder.open(), text, framing)
 
     def advance(self, streams: Iterable[RecognitionStream]) -> None:
-        """Recognise all chunks that are complete. A stream that fails says so in its `error`; the others go on."""
+        """Recognise all chunks that are complete. A stream that fails says so in its text; the others go on."""
         streams = list(streams)
         while ready := [stream for stream in streams if stream.is_ready]:
             self.step(ready)
 
-    @torch.no_grad()
-    def step(self, ready: list[RecognitionStream]) -> None:
-        """Recognise one chunk of each of the streams, all of which must be ready, in one batch."""
-        for stream in ready:
-            stream._feed_encoder()
-        frames = self.encoder.advance([stream._encoder for stream in ready])
-        # Decreasing lengths, as the search wants them; only the last chunk of a stream can be shorter, or empty.
-        order = sorted((row for row in range(len(ready)) if len(frames[row])), key=lambda row: -len(frames[row]))
-        if not order:
-            return
-        padded = torch.nn.utils.rnn.pad_sequence([frames[row] for row in order], batch_first=True)
-        beam = concatenate([ready[row]._beam for row in order])
-        groups = advance_over(self.search, beam, padded, [len(frames[row]) for row in order])
-        for row, own in zip(order, (one for group in groups for one in split(group)), strict=True):
-            ready[row]._take(own)
+    def step(self, streams: list[RecognitionStream]) -> None:
+        """Recognise one chunk of each of the streams, all of which are ready, in one batch."""
+        frames = self.encoder.step([stream.encoder for stream in streams])
+        advance_texts(self.search, [stream.text for stream in streams], frames)
+
+
+class LiveStream:
+    """One stream that is recognised as its audio comes.
+
+    Args:
+        recogniser: recognises it; several live streams may share one
+    """
+
+    def __init__(self, recogniser: StreamingRecogniser) -> None:
+        self._recogniser = recogniser
+        self._stream = recogniser.open()
+
+    @property
+    def seconds(self) -> float:
+        """Audio received."""
+        return self._stream.seconds
+
+    @property
+    def revisions(self) -> Revisions:
+        """How often and how far back the text was changed."""
+        return self._stream.revisions
+
+    def accept(self, samples: Tensor | np.ndarray, sampling_rate: int = SAMPLING_RATE) -> Transcript:
+        """Take more samples, recognise what is complete, and say what is known.
+
+        Args:
+            samples: [n] mono, any number; floats between -1 and 1, or 16-bit integers
+            sampling_rate: of these samples; any but the system's is refused
+        """
+        self._stream.add(samples, sampling_rate)
+        return self.partial()
+
+    def finish(self) -> Transcript:
+        """Recognise the rest; gives the final text."""
+        self._stream.end()
+        return self.partial()
+
+    def partial(self) -> Transcript:
+        """What is known; UserError if the stream has failed."""
+        self._recogniser.advance([self._stream])
+        return self._stream.partial()

@@ -1,13 +1,32 @@
-"""The text of a stream as it grows: words with times, what is settled, and how often it was changed."""
+"""What was recognised: words with times; and the text of a stream as it grows: what is settled, what was changed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 WORD_START = "\u2581"
 
 
+class Spelling(Protocol):
+    """What is needed of a token model."""
+
+    @property
+    def pieces(self) -> list[str]:
+        """The piece of each id."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids."""
+
+
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word and when its first token was emitted and its last one's frame ended, in seconds from the beginning."""
+    """A word and its times.
+
+    Attributes:
+        text: the word
+        start: when its first token was emitted, in seconds from the beginning
+        end: when the frame of its last token ended
+    """
 
     text: str
     start: float
@@ -15,13 +34,14 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Partial:
-    """What a stream says so far.
+class Transcript:
+    """What a recording says, or a stream so far.
 
     Attributes:
-      text: the best hypothesis.
-      stable: the beginning of it that no hypothesis of the beam disputes any more: it will not change.
-      words: the words of `text` with their times.
+        text: the best hypothesis
+        stable: the beginning of it that no hypothesis of the beam disputes any more: it will not change. All of it
+            once the audio has ended
+        words: the words of `text` with their times
     """
 
     text: str
@@ -34,11 +54,11 @@ class Revisions:
     """How often and how far back the best hypothesis was changed, rather than continued.
 
     Attributes:
-      updates: how many times there were new frames.
-      changes: how many of these withdrew tokens that had been shown.
-      tokens_withdrawn: tokens withdrawn in all.
-      most_tokens: most tokens withdrawn at once.
-      most_seconds: largest distance from the end of the audio so far to the first token withdrawn.
+        updates: how many times there were new frames
+        changes: how many of these withdrew tokens that had been shown
+        tokens_withdrawn: tokens withdrawn in all
+        most_tokens: most tokens withdrawn at once
+        most_seconds: largest distance from the end of the audio so far to the first token withdrawn
     """
 
     updates: int = 0
@@ -58,13 +78,18 @@ class Revisions:
 
 
 @dataclass
-class Transcript:
+class GrowingTranscript:
     """Tokens of the best hypothesis: settled ones, which only ever grow, and the rest, which may change.
 
     Settled words are kept as text, so that a long stream does not spell them out again at each update.
+
+    Attributes:
+        tokenizer: spells tokens
+        seconds_per_frame: from one encoder frame to the next
+        revisions: what was changed so far
     """
 
-    tokenizer: object
+    tokenizer: Spelling
     seconds_per_frame: float
     revisions: Revisions = field(default_factory=Revisions)
     _words: list[Word] = field(default_factory=list)
@@ -80,8 +105,9 @@ class Transcript:
         """Take the best hypothesis after `frames` frames, as pairs of token and frame.
 
         Args:
-          settled: what has become settled since the last update.
-          tail: what follows all settled tokens.
+            settled: what has become settled since the last update
+            tail: what follows all settled tokens
+            frames: encoder frames so far
         """
         self._record(settled + tail, frames)
         self._open += settled
@@ -94,13 +120,11 @@ class Transcript:
             self._settled_text = f"{self._settled_text} {word.text}" if self._settled_text else word.text
         self._open = groups[-1] if groups else []
 
-    def partial(self) -> Partial:
+    def so_far(self) -> Transcript:
         """The text as it stands."""
         open_words = [self._word(group) for group in self._group(self._open + self._tail)]
         settled_words = [self._word(group) for group in self._group(self._open)]
-        return Partial(
-            text=self._join(open_words), stable=self._join(settled_words), words=self._words + open_words
-        )
+        return Transcript(text=self._join(open_words), stable=self._join(settled_words), words=self._words + open_words)
 
     def _join(self, words: list[Word]) -> str:
         return " ".join(([self._settled_text] if self._settled_text else []) + [word.text for word in words])
@@ -126,6 +150,4 @@ class Transcript:
                 break
             kept += 1
         withdrawn = self._tail[kept:]
-        self.revisions.record(
-            len(withdrawn), (frames - withdrawn[0][1]) * self.seconds_per_frame if withdrawn else 0.0
-        )
+        self.revisions.record(len(withdrawn), (frames - withdrawn[0][1]) * self.seconds_per_frame if withdrawn else 0.0)

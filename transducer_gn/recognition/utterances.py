@@ -5,16 +5,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.stages import file_fingerprint
-from transducer_gn.common.units import FEATURE_SHIFT, SUBSAMPLING, SUBSAMPLING_OVERLAP
 from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.batches import Batch
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.recognition.error_rates import Recognised
 from transducer_gn.recognition.stream import RecognitionStream, StreamingRecogniser
-from transducer_gn.recognition.systems import System
+from transducer_gn.recognition.system import System
 from transducer_gn.search.beam import beam_search
 from transducer_gn.search.greedy import greedy_search
 
@@ -36,7 +36,8 @@ class Shown:
     """What a streaming recogniser shows at one moment.
 
     Attributes:
-      seconds: of audio that have been heard by then.
+        seconds: of audio that have been heard by then
+        words: of the text that is shown
     """
 
     seconds: float
@@ -47,14 +48,33 @@ class Shown:
 def recognise(system: System, batch: Batch, settings: RecognitionConfig) -> list[Recognised]:
     """Recognise the utterances of a batch, which is on the system's device."""
     if settings.streaming == "chunks":
-        texts = [history[-1].words for history in show(system, batch, settings)]
-    else:
-        texts = [text.split() for text in whole_utterances(system, batch, settings)]
+        return recognised(batch, [history[-1].words for history in show(system, batch, settings)])
+    encoded = system.model.encoder(batch.features, batch.feature_lengths, system.chunk(settings))
+    return recognise_frames(system, batch, encoded, settings)
+
+
+def recognise_frames(
+    system: System, batch: Batch, encoded: tuple[Tensor, Tensor], settings: RecognitionConfig
+) -> list[Recognised]:
+    """Recognise the utterances of a batch from the encoder's frames [B, T, D] and their numbers [B]."""
+    common = dict(alpha=system.alpha, max_tokens_per_frame=system.tokens_per_frame(settings))
+    try:
+        if settings.method == "greedy":
+            found = greedy_search(system.model, *encoded, **common)
+        else:
+            found = beam_search(system.model, *encoded, settings.beam, 1, **common)
+    except ValueError as error:
+        raise UserError(f"cannot recognise the batch of {batch.ids[0]}: {error}") from error
+    return recognised(batch, [system.tokenizer.decode(hypotheses[0]).split() for hypotheses in found.tokens])
+
+
+def recognised(batch: Batch, hypotheses: list[list[str]]) -> list[Recognised]:
+    """The utterances of a batch with the words that were recognised."""
     return [
         Recognised(
             id=batch.ids[i],
             reference=batch.texts[i].split(),
-            hypothesis=texts[i],
+            hypothesis=hypotheses[i],
             group=batch.groups[i],
             unit=batch.units[i],
             custom=batch.custom[i],
@@ -63,35 +83,17 @@ def recognise(system: System, batch: Batch, settings: RecognitionConfig) -> list
     ]
 
 
-def whole_utterances(system: System, batch: Batch, settings: RecognitionConfig) -> list[str]:
-    """Texts of a batch, by one encoder pass under the mask of chunks."""
-    chunk = system.chunk(settings)
-    encoder_out, frame_lengths = system.model.encoder(batch.features, batch.feature_lengths, chunk)
-    common = dict(alpha=system.alpha, max_tokens_per_frame=system.tokens_per_frame(settings))
-    try:
-        if settings.method == "greedy":
-            found = greedy_search(system.model, encoder_out, frame_lengths, **common)
-        else:
-            found = beam_search(system.model, encoder_out, frame_lengths, settings.beam, 1, **common)
-    except ValueError as error:
-        raise UserError(f"cannot recognise the batch of {batch.ids[0]}: {error}") from error
-    return [system.tokenizer.decode(hypotheses[0]) for hypotheses in found.tokens]
-
-
 def show(system: System, batch: Batch, settings: RecognitionConfig) -> list[list[Shown]]:
     """What each utterance of a batch shows after each chunk; the last entry is the final text."""
-    chunk = system.chunk(settings)
-    recogniser = StreamingRecogniser(
-        system.model, system.tokenizer, chunk, settings.beam, system.alpha, system.tokens_per_frame(settings)
-    )
+    recogniser = system.recogniser(settings)
     streams = [recogniser.open() for _ in range(len(batch))]
-    for stream, features, length in zip(streams, batch.features.cpu(), batch.feature_lengths.tolist(), strict=True):
+    for stream, features, length in zip(streams, batch.features, batch.feature_lengths.tolist(), strict=True):
         stream.add_features(features[:length])
         stream.end()
     histories: list[list[Shown]] = [[] for _ in streams]
+    framing, size = recogniser.encoder.framing, recogniser.encoder.chunk.size
     for number, ready in enumerate(_rounds(recogniser, streams), start=1):
-        # A chunk can be encoded as soon as its features and the few that the subsampling sees ahead are there.
-        heard = FEATURE_SHIFT * (number * SUBSAMPLING * chunk.size + SUBSAMPLING_OVERLAP - 1)
+        heard = framing.seconds_heard(number * size)
         for position in ready:
             words = streams[position].partial().text.split()
             histories[position].append(Shown(min(heard, streams[position].seconds), words))

@@ -19,7 +19,7 @@ from transducer_gn.data.batches import Batch, BatchDataset
 from transducer_gn.data.labels import group_of, time_spans
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.sampling import NumberedCuts
-from transducer_gn.recognition.systems import System
+from transducer_gn.recognition.system import System
 from transducer_gn.search.beam import BeamSearch
 from transducer_gn.search.beam_state import hypotheses_of
 from transducer_gn.synthetic.sentences import AMBIGUOUS

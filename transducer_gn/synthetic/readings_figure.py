@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.recognition.systems import load_system
+from transducer_gn.recognition.system import load_system
 from transducer_gn.reporting.extras import Comparison
 from transducer_gn.reporting.figure import GLOBAL, LOCAL, STYLE, WRONG, ReportFigure
 from transducer_gn.synthetic.readings import (

@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-import kaldialign
 import torch
 
-from transducer_gn.config import Config
+from transducer_gn.config import Config, RecognitionConfig
 from transducer_gn.data.batches import Batches
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.model.chunk import evaluation_chunk
-from transducer_gn.model.transducer import Transducer
-from transducer_gn.search.beam import beam_search
+from transducer_gn.recognition.error_rates import Recognised, total_errors
+from transducer_gn.recognition.system import System
+from transducer_gn.recognition.utterances import recognise_frames
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.distributed import World
 from transducer_gn.training.objective import SUMS, metrics
@@ -56,41 +56,32 @@ class Validator:
     def validate(self, training_pass: TrainingPass, weights: SchedulePoint) -> Validation:
         """Evaluate at the given weights under the chunk of evaluation."""
         training_pass.eval()
+        system = System("in training", training_pass.model, self._config, self._tokenizer, weights.alpha)
+        settings = RecognitionConfig(beam=self._config.training.validation_beam)
         sums = {name: torch.zeros((), dtype=torch.float64) for name in (*SUMS, "errors", "words")}
         sentences: list[tuple[str, str]] = []
         for batches in self._batches:
             for batch in batches:
                 plan = Plan(batch.to(self._world.device), self.chunk, None, seed=0)
+                # Encoded once, for the loss and for recognition.
                 encoded = training_pass.encode(plan.batch, plan.chunk)
                 found = training_pass.objective(*encoded, plan, weights, Clock(self._world.device)).sums
-                texts = self._recognise(training_pass.model, *encoded, weights.alpha)
-                found = dict(found) | self._errors(batch.texts, texts)
+                utterances = recognise_frames(system, plan.batch, encoded, settings)
+                found = dict(found) | error_sums(utterances)
                 sums = {name: total + found[name].double().cpu() for name, total in sums.items()}
-                sentences += list(zip(batch.texts, texts, strict=True))[: SENTENCES - len(sentences)]
+                sentences += [as_sentences(one) for one in utterances[: SENTENCES - len(sentences)]]
         training_pass.train()
         sums = self._world.sum(sums)
         wer = 100 * float(sums["errors"]) / max(float(sums["words"]), 1.0)
         return Validation({"wer": wer, **metrics(sums)}, sentences)
 
-    def _recognise(
-        self, model: Transducer, encoder_out: torch.Tensor, frame_lengths: torch.Tensor, alpha: float
-    ) -> list[str]:
-        """Texts from encoder frames [B, T, D] and their numbers [B]."""
-        found = beam_search(
-            model,
-            encoder_out,
-            frame_lengths,
-            beam=self._config.training.validation_beam,
-            nbest=1,
-            alpha=alpha,
-            max_tokens_per_frame=self._config.searched_tokens_per_frame(),
-        )
-        return [self._tokenizer.decode(hypotheses[0]) for hypotheses in found.tokens]
 
-    def _errors(self, references: list[str], hypotheses: list[str]) -> dict[str, torch.Tensor]:
-        errors = sum(
-            kaldialign.edit_distance(reference.split(), hypothesis.split())["total"]
-            for reference, hypothesis in zip(references, hypotheses, strict=True)
-        )
-        words = sum(len(reference.split()) for reference in references)
-        return {"errors": torch.tensor(float(errors)), "words": torch.tensor(float(words))}
+def error_sums(utterances: list[Recognised]) -> dict[str, torch.Tensor]:
+    """Errors and words of the reference, as numbers that ranks can add up."""
+    errors = total_errors(utterances)
+    return {"errors": torch.tensor(float(errors.total)), "words": torch.tensor(float(errors.words))}
+
+
+def as_sentences(utterance: Recognised) -> tuple[str, str]:
+    """What was said and what was recognised."""
+    return " ".join(utterance.reference), " ".join(utterance.hypothesis)

@@ -18,7 +18,7 @@ from transducer_gn.common.json_files import write_json
 from transducer_gn.config import EvaluationDataConfig, LatencyConfig, RecognitionConfig, SystemConfig
 from transducer_gn.evaluation.decoding import chosen_parts, prepared_data, set_up_process
 from transducer_gn.evaluation.latency_results import FOLDER, Latency, compare_latency, measure_part
-from transducer_gn.recognition.systems import load_system
+from transducer_gn.recognition.system import load_system
 from transducer_gn.reporting.system_tables import difference_table, latency_table, position_table
 
 

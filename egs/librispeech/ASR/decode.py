@@ -19,7 +19,7 @@ from transducer_gn.common.json_files import write_json
 from transducer_gn.config import EvaluationDataConfig, RecognitionConfig, SystemConfig
 from transducer_gn.evaluation.decoding import PartDecoder, chosen_parts, prepared_data, search_folder, set_up_process
 from transducer_gn.evaluation.results import compare_results, find_results, read_results
-from transducer_gn.recognition.systems import load_system
+from transducer_gn.recognition.system import load_system
 from transducer_gn.reporting.system_tables import comparison_table, rates_table
 
 

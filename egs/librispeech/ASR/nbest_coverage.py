@@ -22,7 +22,7 @@ from transducer_gn.data.batches import Batches
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation.coverage import Coverage, coverage_row, measure_coverage
 from transducer_gn.evaluation.decoding import set_up_process
-from transducer_gn.recognition.systems import System, load_checkpoint_system
+from transducer_gn.recognition.system import System, load_checkpoint_system
 from transducer_gn.reporting.figures import coverage_figure
 from transducer_gn.reporting.table import Table
 

@@ -19,11 +19,10 @@ import torch
 
 from transducer_gn.common.errors import UserError, run_script
 from transducer_gn.common.units import SAMPLING_RATE
-from transducer_gn.model.chunk import Chunk, evaluation_chunk
+from transducer_gn.config import RecognitionConfig
 from transducer_gn.recognition.audio import audio_files, read_pieces, read_raw_pieces
 from transducer_gn.recognition.live import Display, Source, recognise_sources
-from transducer_gn.recognition.stream import StreamingRecogniser
-from transducer_gn.recognition.systems import load_checkpoint_system
+from transducer_gn.recognition.system import load_checkpoint_system
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -62,13 +61,13 @@ def main() -> None:
         raise UserError(f"--alpha must be between 0 and 1, not {flags.alpha}")
     torch.set_num_threads(flags.threads)
     system = load_checkpoint_system(flags.checkpoint, flags.average, flags.alpha)
-    chunk = evaluation_chunk(system.config.model.streaming)
-    if flags.chunk is not None or flags.left_context is not None:
-        chunk = Chunk(flags.chunk or chunk.size, chunk.left if flags.left_context is None else flags.left_context)
-    tokens_per_frame = flags.max_tokens_per_frame or system.config.searched_tokens_per_frame()
-    recogniser = StreamingRecogniser(
-        system.model, system.tokenizer, chunk, flags.beam, system.alpha, tokens_per_frame
+    settings = RecognitionConfig(
+        beam=flags.beam,
+        chunk=flags.chunk,
+        left_context=flags.left_context,
+        max_tokens_per_frame=flags.max_tokens_per_frame,
     )
+    recogniser = system.recogniser(settings)
     inputs = sources(flags.inputs, max(1, round(flags.piece * SAMPLING_RATE)))
     totals = recognise_sources(recogniser, iter(inputs), flags.concurrent, Display(flags.json))
     if flags.json:

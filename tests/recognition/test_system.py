@@ -11,7 +11,7 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.config import Config, RecognitionConfig, SystemConfig, config_from
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.recognition.checkpoint import load_checkpoint
-from transducer_gn.recognition.systems import load_system
+from transducer_gn.recognition.system import load_system
 from transducer_gn.recognition.utterances import recognition_identity
 
 
@@ -28,7 +28,7 @@ def test_best_epoch_is_the_default(runs):
     best = json.loads((runs / "local" / "best.json").read_text())["epoch"]
     system = load_system(runs / "local")
     assert system.name == f"epoch-{best}"
-    assert_equal_parameters(system, load_checkpoint(runs / "local" / f"epoch-{best}.pt")["model"])
+    assert_equal_parameters(system, load_checkpoint(runs / "local" / f"epoch-{best}.pt").model)
     assert not system.model.training
 
 
@@ -51,7 +51,7 @@ def test_systems_are_searched_as_far_as_z_reached(runs, alpha, exact, limit):
 
 
 def test_average_is_over_the_epochs_asked_for(runs):
-    later, earlier = (load_checkpoint(runs / "local" / f"epoch-{n}.pt")["average"] for n in (3, 1))
+    later, earlier = (load_checkpoint(runs / "local" / f"epoch-{n}.pt").average for n in (3, 1))
     system = load_system(runs / "local", SystemConfig(epoch=3, avg=2))
     between = later["count"] - earlier["count"]
     expected = {
@@ -74,20 +74,19 @@ def test_alpha_is_that_of_the_checkpoint_or_the_one_asked_for(runs):
 
 
 def test_alpha_within_an_epoch_is_only_known_where_it_stands_still(runs, tmp_path):
-    content = load_checkpoint(runs / "global" / "epoch-2.pt")
-    content["progress"]["batch"] = 1
-    torch.save(content, tmp_path / "checkpoint-7.pt")
+    within = load_checkpoint(runs / "global" / "epoch-2.pt")
+    replace(within, progress=replace(within.progress, batch=1)).save(tmp_path / "checkpoint-7.pt")
     with pytest.raises(UserError, match="on its way from 0.75 to 0.5.*--alpha"):
         load_system(tmp_path, SystemConfig(iter=7))
     assert load_system(tmp_path, SystemConfig(iter=7, alpha=0.6)).alpha == 0.6
-    content["progress"]["epoch"] = 3
-    torch.save(content, tmp_path / "checkpoint-8.pt")
+    replace(within, progress=replace(within.progress, batch=1, epoch=3)).save(tmp_path / "checkpoint-8.pt")
     assert load_system(tmp_path, SystemConfig(iter=8)).name == "checkpoint-8"
 
 
 def test_configuration_survives_the_checkpoint(runs):
-    saved = load_checkpoint(runs / "global" / "epoch-4.pt")["config"]
-    assert asdict(config_from(saved)) == saved
+    saved = load_checkpoint(runs / "global" / "epoch-4.pt").config
+    assert saved.normalisation.alpha == 0.5
+    assert config_from(asdict(saved)) == saved
     assert config_from(asdict(Config())) == Config()
 
 
