@@ -192,24 +192,41 @@ def read_best(path: Path, problems: list[str]) -> dict[str, Any] | None:
         return None
 
 
-def choose_baseline(runs: Sequence[Run], name: str | None = None) -> Run | None:
-    """The local run to compare with: the one named, or else the plain one with the most updates."""
+def choose_baseline(
+    runs: Sequence[Run], name: str | None = None, candidates: Sequence[str] | None = None
+) -> Run | None:
+    """The local run to compare with: the one named, or else the last trained one of the experiments' baselines.
+
+    Where nobody says which runs are baselines (`candidates` is None), the plain local one with the most updates.
+    """
     if name is not None:
         return named(runs, name, "--baseline")
+    if candidates is not None:
+        trained = {run.name: run for run in runs if run.best}
+        return next((trained[known] for known in reversed(candidates) if known in trained), None)
     candidates = [run for run in runs if run.is_local and run.is_plain]
     return max(candidates, key=lambda run: run.step, default=None)
 
 
-def choose_challenger(runs: Sequence[Run], name: str | None = None) -> Run | None:
-    """The global run to compare: the one named, or else the plain one with the lowest error rate on the dev set."""
+def choose_challenger(
+    runs: Sequence[Run], name: str | None = None, candidates: Sequence[str] | None = None
+) -> Run | None:
+    """The global run to compare: the one named, or else that with the lowest error rate on the dev set.
+
+    It is one of the experiments' challengers or, where nobody says which these are, any plain global one.
+    """
     if name is not None:
         return named(runs, name, "--challenger")
-    candidates = [run for run in runs if run.is_plain and not run.is_local and run.best]
-    return min(candidates, key=lambda run: math.inf if run.best["wer"] is None else run.best["wer"], default=None)
+    plain = [run for run in runs if run.is_plain and not run.is_local and run.best]
+    chosen = plain if candidates is None else [run for run in runs if run.name in candidates and run.best]
+    return min(chosen, key=lambda run: math.inf if run.best["wer"] is None else run.best["wer"], default=None)
 
 
-def choose_lookahead(runs: Sequence[Run], part: str | None) -> Run | None:
-    """The local run that hears whole utterances, decoded on `part`, with the most updates."""
+def choose_lookahead(runs: Sequence[Run], part: str | None, candidates: Sequence[str] | None = None) -> Run | None:
+    """The local run that hears whole utterances, decoded on `part`: the last of those named, or that of most updates."""
+    if candidates is not None:
+        decoded = {run.name: run for run in runs if part in run.results}
+        return next((decoded[known] for known in reversed(candidates) if known in decoded), None)
     candidates = [run for run in runs if run.is_lookahead and run.is_local and part in run.results]
     return max(candidates, key=lambda run: run.step, default=None)
 
