@@ -117,7 +117,10 @@ class JobRunner:
                 signal.signal(number, handler)
 
     def start(self, job: Job) -> None:
-        """Start a job as soon as there is a place for it and what it waits for has ended."""
+        """Start a job as soon as there is a place for it and what it waits for has ended.
+
+        One that nothing may run beside has ended when this returns.
+        """
         while self._running and not self._failed and self._must_wait(job):
             self._next_event()
         if self._failed:
@@ -125,7 +128,7 @@ class JobRunner:
         while not self._events.empty():
             self._next_event()
         self._launch(job)
-        if self.jobs == 1:
+        if self.jobs == 1 or job.alone:
             self.finish()
 
     def finish(self) -> None:
@@ -137,8 +140,7 @@ class JobRunner:
 
     def _must_wait(self, job: Job) -> bool:
         is_full = len(self._running) >= self.jobs
-        has_machine_to_itself = job.alone or any(other.alone for other, _ in self._running.values())
-        return is_full or has_machine_to_itself or job.after in self._running
+        return is_full or job.alone or job.after in self._running
 
     def _next_event(self) -> None:
         event = self._events.get()

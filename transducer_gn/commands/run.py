@@ -138,11 +138,20 @@ class Recipe:
         """Names of the runs that the user chose; empty for all."""
         return [name for name in (self.settings.only or "").split(",") if name]
 
+    def chosen(self) -> list[RunConfig]:
+        """The runs that the user chose, in order."""
+        return [run for run in self.experiments.runs if not self.only() or run.name in self.only()]
+
     def wanted(self) -> list[RunConfig]:
-        """The runs to train, in order."""
+        """Those of them to train."""
         runs = {run.name: run for run in self.experiments.runs}
-        chosen = [run for run in self.experiments.runs if not self.only() or run.name in self.only()]
-        return [run for run in chosen if not run.only_if_parent_ends or runs[run.parent].epochs < run.epochs]
+        return [run for run in self.chosen() if not run.only_if_parent_ends or runs[run.parent].epochs < run.epochs]
+
+    def trained(self, dry_run: bool) -> list[str]:
+        """Names of the runs to evaluate: all that have a best epoch by now, or will have."""
+        if dry_run:
+            return [run.name for run in self.wanted()]
+        return [run.name for run in self.chosen() if (self.exp_root / run.name / "best.json").is_file()]
 
     def run(self, launcher: Launcher, dry_run: bool) -> None:
         """All stages that are wanted, one after another; trainings of different stages may run side by side."""
@@ -159,7 +168,7 @@ class Recipe:
                         self.train(run, launcher)
         launcher.finish()
         last = len(stages)
-        trained = [run.name for run in self.wanted() if dry_run or (self.exp_root / run.name / "best.json").is_file()]
+        trained = self.trained(dry_run)
         for number, title, jobs in (
             (last + 1, f"decoding with beam {settings.beam}", [self.decode_job(name) for name in trained]),
             (last + 2, "emission times", [self.latency_job(name) for name in trained]),

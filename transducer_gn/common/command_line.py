@@ -81,11 +81,8 @@ class CommandParser(ArgumentParser):
         if not self.exit_on_error:
             super().error(message, ex)
         for old, new in self.renamed.items():
-            section, _, name = old.rpartition(".")
-            if (
-                re.search(rf"--{re.escape(old)}\b", message)
-                or f"Group '{section}' does not accept option '{name}'" in message
-            ):
+            in_file = re.search(r"Group '(.*?)' does not accept option '(.*?)'", message)
+            if re.search(rf"--{re.escape(old)}\b", message) or in_file and ".".join(in_file.groups()) == old:
                 raise UserError(f"{old} is now called {new}; give it under that name") from ex
         raise UserError(f"{sentence(message)}; see --help") from ex
 
