@@ -43,7 +43,9 @@ def main(arguments: list[str] | None = None) -> None:
     options = settings_from(ManifestOptions, parser().parse_args(arguments))
     parts = find_parts(options.corpus_dir)
     chosen = {
-        role: names for role, names in zip(ROLES, (options.train, options.dev, options.test), strict=True) if names is not None
+        role: names
+        for role, names in zip(ROLES, (options.train, options.dev, options.test), strict=True)
+        if names is not None
     }
     roles = assign_roles(parts, chosen)
     used = dict.fromkeys(part for names in roles.values() for part in names)

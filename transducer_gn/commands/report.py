@@ -42,11 +42,11 @@ def main(arguments: list[str] | None = None) -> None:
     runs = find_runs(flags.exp_root)
     names = [run.name for run in runs]
     experiments = read_experiments(flags.experiments) if flags.experiments else None
-    roles = {role: experiments.in_role(role, names) for role in ROLES} if experiments else {}
-    baseline = choose_baseline(runs, flags.baseline, roles.get("baseline"))
-    challenger = choose_challenger(runs, flags.challenger, roles.get("challenger"))
+    roles = {role: experiments.in_role(role, names) if experiments else [] for role in ROLES}
+    baseline = choose_baseline(runs, flags.baseline, roles["baseline"])
+    challenger = choose_challenger(runs, flags.challenger, roles["challenger"])
     seeds = [find_runs(root) for root in flags.seeds]
-    report = make_report(flags.title, runs, baseline, challenger, flags.data_dir, seeds, roles.get("lookahead"))
+    report = make_report(flags.title, runs, baseline, challenger, flags.data_dir, seeds, roles["lookahead"])
     page = write_report(report, flags.out or flags.exp_root / "report")
     print(report.text())
     print(f"The same with figures: {page}")

@@ -122,7 +122,7 @@ def kind_name(kinds: str) -> str:
 
 
 def command_parser(description: str | None, *classes: type) -> CommandParser:
-    """A parser with one flag for each field of the given dataclasses, `--like-this` or `--like_this`, and `--config`."""
+    """A parser with `--config` and one flag per field of the given dataclasses, `--like-this` or `--like_this`."""
     parser = CommandParser(description=description, formatter_class=Verbatim)
     parser.add_argument("--config", action="config", help="YAML file with any of these; may be given several times")
     for settings in classes:

@@ -52,7 +52,7 @@ def make_report(
     challenger: Run | None,
     data_dir: Path | None,
     other_seeds: Sequence[Sequence[Run]] = (),
-    lookaheads: Sequence[str] | None = None,
+    lookaheads: Sequence[str] = (),
 ) -> Report:
     """Gather everything. What cannot be shown is said in the table of runs.
 
