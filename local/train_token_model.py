@@ -1,42 +1,8 @@
 #!/usr/bin/env python3
 """Stage 4: train sentence piece models on the transcripts of the training parts."""
 
-from pathlib import Path
-
-from transducer_gn.common.command_line import run_program
-from transducer_gn.common.stages import Stage, file_fingerprint
-from transducer_gn.data.layout import read_roles
-from transducer_gn.data.manifest_files import read_json_lines
-
-
-def main(data_dir: Path, vocab_sizes: list[int], token_model: str = "unigram") -> None:
-    """Train token models into DATA_DIR/lang_TYPE_SIZE.
-
-    Args:
-        data_dir: The folder that stage 1 wrote to.
-        vocab_sizes: Numbers of pieces, the three special ones included; one model for each.
-        token_model: unigram (as icefall does, whatever it calls it) or bpe.
-    """
-    parts = read_roles(data_dir)["train"]
-    manifests = [data_dir / "manifests" / f"supervisions_{part}.jsonl.gz" for part in parts]
-    fingerprints = [file_fingerprint(manifest) for manifest in manifests]
-    for vocab_size in vocab_sizes:
-        folder = data_dir / f"lang_{token_model}_{vocab_size}"
-        inputs = {"manifests": fingerprints, "vocab_size": vocab_size, "type": token_model}
-        stage = Stage(folder / ".made.json", inputs, [folder / "tokenizer.model", folder / "tokens.txt"])
-        if stage.is_done():
-            print(f"Token model: {folder} is complete")
-            continue
-        from transducer_gn.data.tokenizer import save_tokenizer, train_tokenizer
-
-        texts = [entry["text"] for manifest in manifests for entry in read_json_lines(manifest)]
-        tokenizer = train_tokenizer(texts, vocab_size, token_model)
-        stage.begin()
-        save_tokenizer(tokenizer, folder)
-        stage.finish()
-        tokens = sum(len(tokenizer.encode(text)) for text in texts)
-        print(f"Token model: {folder}, {tokens / len(texts):.1f} tokens per utterance")
-
+from transducer_gn.commands.train_token_model import main
+from transducer_gn.common.command_line import run_command
 
 if __name__ == "__main__":
-    run_program(main)
+    run_command(main)

@@ -1,8 +1,8 @@
 """Every setting of an experiment: typed, checked dataclasses that a YAML file fills and flags override.
 
-A script makes its parser with `config_parser`, adds flags of its own if it has any, and reads the settings with
-`read_config`. `--config` may be given several times; later files and flags win. A new section is a new frozen
-dataclass and one more field of `Config`.
+A command makes its parser with `config_parser`, adds flags of its own if it has any, and reads the settings with
+`read_config`. `--config` may be given several times; later files and flags win. A file may stand on another (`base:`).
+A new section is a new frozen dataclass and one more field of `Config`.
 """
 
 from argparse import ArgumentError
@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import Namespace
 
+from transducer_gn.common.command_line import CommandParser, Verbatim
 from transducer_gn.common.errors import UserError, require
 from transducer_gn.config.data import DataConfig
 from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
@@ -24,6 +25,13 @@ from transducer_gn.config.training import (
     OptimiserConfig,
     TrainingConfig,
 )
+
+# Settings that had other names once.
+RENAMED = {
+    "optimiser.lr_batches": "optimiser.lr_updates",
+    "optimiser.warmup_batches": "optimiser.warmup_updates",
+    "data.batches.max_tokens_per_frame": "data.batches.max_token_density",
+}
 
 
 @dataclass(frozen=True)
@@ -68,15 +76,15 @@ class Config:
         return self.competitors.max_tokens_per_frame if self.normalisation.alpha < 1 else DEFAULT_TOKENS_PER_FRAME
 
 
-def config_parser(description: str) -> ArgumentParser:
+def config_parser(description: str | None) -> CommandParser:
     """A parser with `--config FILE` and one flag per setting, such as `--model.encoder.dim`."""
-    parser = ArgumentParser(description=description)
+    parser = CommandParser(description=description, formatter_class=Verbatim, renamed=RENAMED)
     parser.add_argument("--config", action="config", help="YAML file with settings; may be given several times")
     parser.add_class_arguments(Config)
     return parser
 
 
-def read_config(parser: ArgumentParser, arguments: list[str] | None = None) -> tuple[Config, Namespace]:
+def read_config(parser: CommandParser, arguments: list[str] | None = None) -> tuple[Config, Namespace]:
     """Parse `arguments` (those of the program if None) into the settings and the script's own flags.
 
     Raises `UserError` if a setting contradicts another.

@@ -49,12 +49,14 @@ def make_report(
     challenger: Run | None,
     data_dir: Path | None,
     other_seeds: Sequence[Sequence[Run]] = (),
+    lookaheads: Sequence[str] = (),
 ) -> Report:
     """Gather everything. What cannot be shown is said in the table of runs.
 
     Args:
         data_dir: what both systems were evaluated on; None for what they were trained on
         other_seeds: runs of the same names from other seeds, one list for each
+        lookaheads: names of the runs that hear whole utterances, where an experiments file says so
     """
     part = headline_set(runs)
     comparable = [run for run in (baseline, challenger) if run is not None and part in run.results]
@@ -62,7 +64,7 @@ def make_report(
     values = run_values(runs)
     if len(comparable) == 2:
         try:
-            lookahead = choose_lookahead(runs, part)
+            lookahead = choose_lookahead(runs, part, lookaheads)
             key = tables.key_table(baseline, challenger, part, lookahead)
             values["comparison"] = comparison_values(baseline, challenger, part, lookahead)
         except UserError as error:

@@ -202,26 +202,43 @@ def read_best(path: Path, problems: list[str]) -> dict[str, Any] | None:
         return None
 
 
-def choose_baseline(runs: Sequence[Run], name: str | None = None) -> Run | None:
-    """The local run to compare with: the one named, or else the plain one with the most updates."""
+def choose_baseline(runs: Sequence[Run], name: str | None = None, known: Sequence[str] = ()) -> Run | None:
+    """The local run to compare with: the one named, or else the last trained one of the `known` baselines.
+
+    Where there is none of these, the plain local one with the most updates.
+    """
     if name is not None:
         return named(runs, name, "--baseline")
+    if (found := last_of([run for run in runs if run.best], known)) is not None:
+        return found
     candidates = [run for run in runs if run.is_local and run.is_plain]
     return max(candidates, key=lambda run: run.step, default=None)
 
 
-def choose_challenger(runs: Sequence[Run], name: str | None = None) -> Run | None:
-    """The global run to compare: the one named, or else the plain one with the lowest error rate on the dev set."""
+def choose_challenger(runs: Sequence[Run], name: str | None = None, known: Sequence[str] = ()) -> Run | None:
+    """The global run to compare: the one named, or else that with the lowest error rate on the dev set.
+
+    It is one of the `known` challengers or, where there is none of these, any plain global one.
+    """
     if name is not None:
         return named(runs, name, "--challenger")
-    candidates = [run for run in runs if run.is_plain and not run.is_local and run.best]
+    candidates = [run for run in runs if run.name in known and run.best]
+    candidates = candidates or [run for run in runs if run.is_plain and not run.is_local and run.best]
     return min(candidates, key=lambda run: math.inf if run.best["wer"] is None else run.best["wer"], default=None)
 
 
-def choose_lookahead(runs: Sequence[Run], part: str | None) -> Run | None:
-    """The local run that hears whole utterances, decoded on `part`, with the most updates."""
-    candidates = [run for run in runs if run.is_lookahead and run.is_local and part in run.results]
-    return max(candidates, key=lambda run: run.step, default=None)
+def choose_lookahead(runs: Sequence[Run], part: str | None, known: Sequence[str] = ()) -> Run | None:
+    """The local run that hears whole utterances, decoded on `part`: the last `known` one, or that of most updates."""
+    decoded = [run for run in runs if part in run.results]
+    if (found := last_of(decoded, known)) is not None:
+        return found
+    return max((run for run in decoded if run.is_lookahead and run.is_local), key=lambda run: run.step, default=None)
+
+
+def last_of(runs: Sequence[Run], names: Sequence[str]) -> Run | None:
+    """The run whose name comes last among `names`; None if there is none of them."""
+    by_name = {run.name: run for run in runs}
+    return next((by_name[name] for name in reversed(names) if name in by_name), None)
 
 
 def named(runs: Sequence[Run], name: str, flag: str) -> Run:

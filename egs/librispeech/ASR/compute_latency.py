@@ -1,68 +1,8 @@
 #!/usr/bin/env python3
-"""Measure when words come out, and how much earlier or later than in a baseline.
+"""Measure when words come out, and how much earlier or later than in a baseline."""
 
-  compute_latency.py --exp-dir exp/global --baseline exp/local-continued
-  compute_latency.py --exp-dir exp/local --sets [test-clean] --display false
-
-The reference is aligned by the system itself over all alignments (the paper's appendix C). With --display true the test
-sets are also recognised truly chunk by chunk, to see when each word is first shown and when it last changes.
-"""
-
-from dataclasses import asdict, replace
-from pathlib import Path
-
-from transducer_gn.common.command_line import explained_disk_errors
-from transducer_gn.common.errors import UserError, run_script
-from transducer_gn.common.flags import parse_flags, settings_from, settings_parser
-from transducer_gn.common.json_files import write_json
-from transducer_gn.config import EvaluationDataConfig, LatencyConfig, RecognitionConfig, SystemConfig
-from transducer_gn.evaluation.decoding import chosen_parts, prepared_data, set_up_process
-from transducer_gn.evaluation.latency_results import FOLDER, Latency, compare_latency, measure_part
-from transducer_gn.recognition.system import load_system
-from transducer_gn.reporting.system_tables import difference_table, latency_table, position_table
-
-
-def main() -> None:
-    parser = settings_parser(__doc__, SystemConfig, RecognitionConfig, EvaluationDataConfig, LatencyConfig)
-    parser.add_argument("--exp_dir", type=Path, required=True, help="folder of the experiment")
-    parser.add_argument("--baseline", type=Path, help="folder of the experiment to compare with, at its best epoch")
-    parser.add_argument("--baseline_epoch", type=int, help="another epoch of the baseline")
-    flags = parse_flags(parser)
-    set_up_process()
-    with explained_disk_errors():
-        own = measure(flags, flags.exp_dir, settings_from(SystemConfig, flags))
-        print(latency_table(own).text())
-        if flags.baseline:
-            compare(flags, own)
-
-
-def measure(flags, exp_dir: Path, system_choice: SystemConfig) -> list[Latency]:
-    """Times of all sets under one system."""
-    system = load_system(exp_dir, system_choice)
-    settings, choice = settings_from(RecognitionConfig, flags), settings_from(EvaluationDataConfig, flags)
-    if settings.streaming == "chunks":
-        # The same to the reference, and one name for both.
-        settings = replace(settings, streaming="simulated")
-    data, measured = prepared_data(choice, system), settings_from(LatencyConfig, flags)
-    return [
-        measure_part(exp_dir / FOLDER, system, settings, measured, data, part, choice.max_duration)
-        for part in chosen_parts(choice, data)
-    ]
-
-
-def compare(flags, own: list[Latency]) -> None:
-    """Print and write the differences to the baseline."""
-    baseline = measure(flags, flags.baseline, SystemConfig(epoch=flags.baseline_epoch, avg=flags.avg))
-    if [x.part for x in own] != [x.part for x in baseline]:
-        raise UserError("the two systems were trained on different data; name the test sets with --data-dir and --sets")
-    differences = {a.part: compare_latency(a, b) for a, b in zip(baseline, own, strict=True)}
-    names = flags.baseline.name, flags.exp_dir.name
-    print(difference_table(f"{flags.exp_dir} against {flags.baseline}", differences, names).text())
-    for part, difference in differences.items():
-        print(position_table(f"{part}: by position of the token", difference).text())
-    values = {part: asdict(difference) for part, difference in differences.items()}
-    write_json(flags.exp_dir / FOLDER / f"against-{flags.baseline.name}.json", values)
-
+from transducer_gn.commands.compute_latency import main
+from transducer_gn.common.command_line import run_command
 
 if __name__ == "__main__":
-    run_script(main)
+    run_command(main)

@@ -1,83 +1,8 @@
 #!/usr/bin/env python3
-"""Measure how much of the exact normaliser Z an N-best list covers, for systems with a finite-state predictor.
+"""Measure how much of the exact normaliser Z an N-best list covers, for systems with a finite-state predictor."""
 
-  nbest_coverage.py --checkpoints [exp/mini/finite-state-local/epoch-5.pt,exp/mini/finite-state-global/epoch-7.pt]
-
-For every checkpoint and every N: the share of Z that the reference and N competitors have, and how far the gradient of
-the loss with this list is from the gradient of the exactly normalised loss. At alpha 1 neither has a normaliser, so for
-local systems choose another: `--alpha 0.3` tells what a branch from them would see.
-"""
-
-import logging
-from dataclasses import asdict, replace
-from pathlib import Path
-
-from lhotse import CutSet
-
-from transducer_gn.common.command_line import explained_disk_errors
-from transducer_gn.common.errors import UserError, require, run_script
-from transducer_gn.common.flags import parse_flags, settings_parser
-from transducer_gn.common.json_files import write_json
-from transducer_gn.data.batches import Batches
-from transducer_gn.data.prepared import PreparedData
-from transducer_gn.evaluation.coverage import Coverage, coverage_row, measure_coverage
-from transducer_gn.evaluation.decoding import set_up_process
-from transducer_gn.recognition.system import System, load_checkpoint_system
-from transducer_gn.reporting.figures import coverage_figure
-from transducer_gn.reporting.table import Table
-
-COLUMNS = ["checkpoint", "alpha", "N", "mean share", "median share", "gradient cosine", "gradient distance"]
-
-
-def main() -> None:
-    parser = settings_parser(__doc__)
-    parser.add_argument("--checkpoints", type=list[Path], required=True, help="files of systems to look at")
-    parser.add_argument("--counts", type=list[int], default=[1, 2, 5, 10, 20, 50], help="numbers of competitors")
-    parser.add_argument("--utterances", type=int, default=40, help="utterances of the dev set, spread over it")
-    parser.add_argument("--max_tokens_per_frame", type=int, default=2, help="of Z, of the lists and of the search")
-    parser.add_argument("--max_duration", type=float, default=10.0, help="seconds of audio that are computed together")
-    parser.add_argument("--alpha", type=float, help="interpolation weight of lists and losses (each checkpoint's own)")
-    parser.add_argument("--out", type=Path, help="folder for all numbers, coverage.json, and their figure")
-    flags = parse_flags(parser)
-    for name in ("utterances", "max_tokens_per_frame"):
-        require(flags[name] >= 1, f"--{name.replace('_', '-')}", f"must be at least 1, not {flags[name]}")
-    alpha = flags.alpha
-    require(alpha is None or 0 <= alpha <= 1, "--alpha", f"must be from 0 (global) to 1 (local), not {alpha}")
-    require(flags.counts and min(flags.counts) >= 1, "--counts", f"must be numbers from 1 on, not {flags.counts}")
-    set_up_process()
-    with explained_disk_errors():
-        systems = [(path, finite_state_system(path, flags.alpha)) for path in flags.checkpoints]
-        measured = [(path, system, measure(system, flags)) for path, system in systems]
-        rows = [coverage_row(f"{path.parent.name} {system.name}", system, x) for path, system, xs in measured for x in xs]
-        print(Table("Share of exact Z, and gradients against the exact one's", COLUMNS, rows).text())
-        if flags.out:
-            flags.out.mkdir(parents=True, exist_ok=True)
-            values = [
-                {"run": path.parent.name, "checkpoint": system.name, "alpha": system.alpha, "lists": [asdict(x) for x in xs]}
-                for path, system, xs in measured
-            ]
-            write_json(flags.out / "coverage.json", values)
-            coverage_figure([(f"{path.parent.name} {s.name}", xs) for path, s, xs in measured]).save(flags.out)
-
-
-def finite_state_system(path: Path, alpha: float | None) -> System:
-    """The system of a checkpoint, at an alpha of its own if that is None; UserError if its exact Z cannot be computed."""
-    system = load_checkpoint_system(path)
-    if system.config.model.predictor.kind != "finite-state":
-        raise UserError(f"{path}: exact Z needs a finite-state predictor, and this model's remembers all tokens")
-    return system if alpha is None else replace(system, alpha=alpha)
-
-
-def measure(system: System, flags) -> list[Coverage]:
-    """Coverage over some utterances of the dev set."""
-    data = PreparedData(Path(system.config.data.folder))
-    cuts = list(data.cuts(data.parts("dev")[0]))
-    chosen = CutSet.from_cuts(cuts[:: max(1, len(cuts) // flags.utterances)][: flags.utterances])
-    settings = replace(system.config.data.batches, max_duration=flags.max_duration)
-    logging.info("%s: %d utterances", system.name, len(chosen))
-    batches = (batch.to(system.device) for batch in Batches(chosen, system.tokenizer, settings, training=False))
-    return measure_coverage(system, batches, flags.counts, flags.max_tokens_per_frame)
-
+from transducer_gn.commands.nbest_coverage import main
+from transducer_gn.common.command_line import run_command
 
 if __name__ == "__main__":
-    run_script(main)
+    run_command(main)

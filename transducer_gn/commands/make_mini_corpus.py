@@ -1,0 +1,51 @@
+"""Stage 0 for `--corpus mini`: speak the mini corpus with espeak-ng, in LibriSpeech's layout."""
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from transducer_gn.common.command_line import CommandParser, command_parser, settings_from
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.processes import default_jobs
+from transducer_gn.common.stages import Stage
+from transducer_gn.config import MiniCorpusConfig
+
+
+@dataclass(frozen=True)
+class MiniCorpusOptions:
+    """Where the mini corpus goes, and how long it is.
+
+    Attributes:
+        corpus_dir: where to write it
+        nj: processes at a time; the result does not depend on it
+        hours: hours of training audio, about; overrides --train
+    """
+
+    corpus_dir: Path
+    nj: int = default_jobs()
+    hours: float | None = None
+
+
+def parser() -> CommandParser:
+    """Flags of the command."""
+    return command_parser(__doc__, MiniCorpusOptions, MiniCorpusConfig)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Speak the mini corpus."""
+    flags = parser().parse_args(arguments)
+    options, settings = settings_from(MiniCorpusOptions, flags), settings_from(MiniCorpusConfig, flags)
+    inputs = {"hours": options.hours, **asdict(settings)}
+    stage = Stage(options.corpus_dir / ".made.json", inputs, [options.corpus_dir / "SPEAKERS.TXT"])
+    if stage.is_done():
+        print(f"Mini corpus: {options.corpus_dir} is complete")
+        return
+    # Imported late: scipy takes a second, which a finished stage does not need.
+    from transducer_gn.synthetic.mini_corpus import MEAN_SECONDS, make_mini_corpus
+
+    if options.hours is not None:
+        if not options.hours > 0:
+            raise UserError(f"--hours must be more than 0, not {options.hours}")
+        settings = replace(settings, train=max(1, round(options.hours * 3600 / MEAN_SECONDS)))
+    stage.begin()
+    make_mini_corpus(options.corpus_dir, settings, options.nj)
+    stage.finish()

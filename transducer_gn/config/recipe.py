@@ -1,0 +1,96 @@
+"""Settings of the runner: which experiments, on what, how many at a time."""
+
+import re
+from dataclasses import dataclass
+
+from transducer_gn.common.errors import require
+
+NUMBERS = ("stage", "stop_stage", "epochs", "baseline_epochs", "branch_epoch", "early_epoch")
+AT_LEAST_ONE = ("world_size", "jobs", "beam", "latency_utterances")
+
+
+@dataclass(frozen=True)
+class RecipeConfig:
+    """What to run. Numbers of the schedule that are null are those of the experiments' file.
+
+    Attributes:
+        corpus: as for prepare.sh; settings of conf/CORPUS.yaml and conf/CORPUS-global.yaml
+        stage: first stage
+        stop_stage: last stage
+        experiments: file that says which runs there are, or its name in conf/experiments; null for
+            conf/experiments/CORPUS.yaml, or small where the corpus has settings of its own, or paper
+        only: only these runs, NAME[,NAME...]
+        world_size: processes for each training, one per GPU
+        jobs: runs that are trained, decoded or measured side by side
+        exp_root: results; null for exp/CORPUS
+        data_dir: what prepare.sh makes; null for data/CORPUS
+        dl_dir: downloads, for prepare.sh
+        conf: settings of the model and of local training
+        global_conf: what branches change
+        epochs: epochs in all, those before a branch included
+        baseline_epochs: epochs of the baseline
+        branch_epoch: epoch that branches start from
+        early_epoch: epoch of the early branch
+        counts: numbers of competitors other than that of --global-conf, N[,N...]
+        sets: sets to decode, SET[,SET...]; null for all dev and test sets
+        latency_sets: sets for emission times; null for those of --sets
+        beam: hypotheses in decoding
+        latency_utterances: emission times of so many utterances of each set; null for all
+        display: also measure when a live recogniser shows words
+        baseline: run that the report compares with; null for the last of the experiments' baselines that is trained
+        challenger: run that the report puts first; null for the best on the dev set
+        prepare_flags: further flags for prepare.sh, such as "--musan --nj 8"
+        train_flags: further flags for every training
+    """
+
+    corpus: str = "librispeech"
+    stage: int = 0
+    stop_stage: int = 100
+    experiments: str | None = None
+    only: str | None = None
+    world_size: int = 1
+    jobs: int = 1
+    exp_root: str | None = None
+    data_dir: str | None = None
+    dl_dir: str = "download"
+    conf: str | None = None
+    global_conf: str | None = None
+    epochs: int | None = None
+    baseline_epochs: int | None = None
+    branch_epoch: int | None = None
+    early_epoch: int | None = None
+    counts: str | None = None
+    sets: str | None = None
+    latency_sets: str | None = None
+    beam: int = 50
+    latency_utterances: int | None = None
+    display: bool = True
+    baseline: str | None = None
+    challenger: str | None = None
+    prepare_flags: str = ""
+    train_flags: str = ""
+
+    def __post_init__(self) -> None:
+        for names, least in ((NUMBERS, 0), (AT_LEAST_ONE, 1)):
+            for name in names:
+                value = getattr(self, name)
+                require(value is None or value >= least, flag(name), f"must be at least {least}, not {value}")
+        require(
+            not self.counts or re.fullmatch(r"\d+(,\d+)*", self.counts) is not None,
+            "--counts",
+            f"must be whole numbers with commas between them, not {self.counts!r}",
+        )
+        require(self.corpus != "", "--corpus", "must not be empty")
+
+    def competitor_counts(self) -> tuple[int, ...] | None:
+        """The numbers of --counts; None if it was not given."""
+        return tuple(int(count) for count in self.counts.split(",")) if self.counts else None
+
+    def runs(self, stage: int) -> bool:
+        """Whether a stage is among those to run."""
+        return self.stage <= stage <= self.stop_stage
+
+
+def flag(name: str) -> str:
+    """The flag of a field."""
+    return f"--{name.replace('_', '-')}"
