@@ -34,6 +34,7 @@ OPTIONAL = {
     "espeakng_loader": {"synthetic"},
     "matplotlib": {"reporting", "synthetic"},
     "tensorboard": {"training"},
+    "torch.utils.tensorboard": {"training"},
 }
 # The front door: `transducer_gn/__init__.py` opens this and nothing else.
 FRONT_DOOR = {"recognition"}
@@ -45,8 +46,8 @@ def broken_rules(imports: Iterable[Import], standard_library: Iterable[str] = ()
     library = set(standard_library)
     sentences = []
     for each in imports:
-        top = each.imported.partition(".")[0]
-        reason = _inside(each) if top == PACKAGE else _outside(layer_of(each.importer), top, library)
+        ours = each.imported.partition(".")[0] == PACKAGE
+        reason = _inside(each) if ours else _outside(layer_of(each.importer), each.imported, library)
         if reason:
             sentences.append(f"{each}: {reason}")
     return sentences + cycles(imports)
@@ -79,12 +80,14 @@ def _inside(each: Import) -> str:
     return ""
 
 
-def _outside(importer: str, top: str, library: set[str]) -> str:
+def _outside(importer: str, imported: str, library: set[str]) -> str:
     """Why a part may not import something from outside; empty if it may."""
+    top = imported.partition(".")[0]
     if importer in ON_TENSORS and (top in NOT_ON_TENSORS or top not in TENSORS | library):
         return f"{importer} works on tensors"
-    if top in OPTIONAL and importer not in OPTIONAL[top]:
-        return f"{top} is an optional install, only for {', '.join(sorted(OPTIONAL[top]))}"
+    for name, importers in OPTIONAL.items():
+        if f"{imported}.".startswith(f"{name}.") and importer not in importers:
+            return f"{name} is an optional install, only for {', '.join(sorted(importers))}"
     return ""
 
 
