@@ -6,8 +6,9 @@
   python tests/mutations.py --out mutations.jsonl --mutants 0        # only the table of what is there
 
 Each mutant is written into a copy of the tree, and the test files that reach its module through their imports are run
-there, its own and the nearest first, until one fails. A mutant is killed if a test fails, and timed out if a test file takes several
-times as long as without it; both count as found. Results are JSON lines; a call that was stopped goes on from there.
+there, its own and the nearest first, until one fails. A mutant is killed if a test fails, and timed out if a test file
+takes several times as long as without it; both count as found. Results are JSON lines; a call that was stopped goes on
+from there.
 """
 
 import argparse
