@@ -36,8 +36,8 @@ OPTIONAL = {
     "tensorboard": {"training"},
     "torch.utils.tensorboard": {"training"},
 }
-# The front door: `transducer_gn/__init__.py` opens this and nothing else.
-FRONT_DOOR = {"recognition"}
+# The front door: `transducer_gn/__init__.py` opens these and nothing else.
+FRONT_DOOR = {"config", "recognition"}
 
 
 def broken_rules(imports: Iterable[Import], standard_library: Iterable[str] = ()) -> list[str]:

@@ -64,6 +64,20 @@ class Sum:
             by: how much
         """
         return self.value + by
+
+
+class Counter:
+    """A count.
+
+    Args:
+        start: the first number
+
+    Attributes:
+        now: the next number
+    """
+
+    def __init__(self, start: int) -> None:
+        self.now = start
 '''
 
 
@@ -79,6 +93,7 @@ def test_docstrings_become_a_page(pages, tmp_path, monkeypatch):
     [
         ("        b: another one", "        c: another one", "module.add: Args names c, which is not there"),
         ("        value: what", "        result: what", "module.Sum: Attributes names result, which is not there"),
+        ("        now: the next", "        then: the next", "module.Counter: Attributes names then, which is not"),
         ("            by: how much", "            to: how much", "module.Sum.more: Args names to, which is not there"),
         ("`PACKAGE.module.Sum`", "`PACKAGE.module.Total`", "module: there is no PACKAGE.module.Total"),
         ("a: int, b", "a: 'Number', b", "Number"),

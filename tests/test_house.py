@@ -111,7 +111,7 @@ def test_each_finding_can_be_made(tmp_path, check, text, finding):
             "transducer_gn.search.beam.beam_search",
             "model encoder_out frame_lengths beam nbest alpha max_tokens_per_frame",
         ),
-        ("transducer_gn.load", "checkpoint device"),
+        ("transducer_gn.load", "path device"),
     ],
 )
 def test_names_that_others_build_on_stay_put(name, parameters):

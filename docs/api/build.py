@@ -74,8 +74,8 @@ def entries(text: str) -> Iterator[tuple[str, str]]:
 def parameters(doc: pdoc.doc.Doc) -> set[str]:
     """Names that a docstring may explain: a function's parameters; a class's fields and what it is made from."""
     if isinstance(doc, pdoc.doc.Class):
-        made_from = set(inspect.signature(doc.obj).parameters) if callable(doc.obj) else set()
-        return made_from | set(doc.members) | set(getattr(doc.obj, "__annotations__", ()))
+        made_from = set(inspect.signature(doc.obj).parameters)
+        return made_from | set(doc.members) | set(re.findall(r"self\.(\w+)", doc.source))
     return set(doc.signature.parameters) if isinstance(doc, pdoc.doc.Function) else set()
 
 
