@@ -94,6 +94,7 @@ def test_docstrings_become_a_page(pages, tmp_path, monkeypatch):
         ("        b: another one", "        c: another one", "module.add: Args names c, which is not there"),
         ("        value: what", "        result: what", "module.Sum: Attributes names result, which is not there"),
         ("        now: the next", "        then: the next", "module.Counter: Attributes names then, which is not"),
+        ("        b: another one", "        b, c: others", "module.add: Args names c, which is not there"),
         ("            by: how much", "            to: how much", "module.Sum.more: Args names to, which is not there"),
         ("`PACKAGE.module.Sum`", "`PACKAGE.module.Total`", "module: there is no PACKAGE.module.Total"),
         ("a: int, b", "a: 'Number', b", "Number"),

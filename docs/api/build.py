@@ -67,8 +67,8 @@ def entries(text: str) -> Iterator[tuple[str, str]]:
     for section in SECTION.finditer(text):
         indent = re.match(r"[ ]+", section[2])
         if indent:
-            names = re.findall(rf"^{indent[0]}(\w+)(?: \([^)]*\))?:", section[2], re.MULTILINE)
-            yield from ((section[1], name) for name in names)
+            names = re.findall(rf"^{indent[0]}(\w+(?:, \w+)*)(?: \([^)]*\))?:", section[2], re.MULTILINE)
+            yield from ((section[1], name) for several in names for name in several.split(", "))
 
 
 def parameters(doc: pdoc.doc.Doc) -> set[str]:
