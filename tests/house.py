@@ -20,6 +20,10 @@ ELSEWHERE = (
 SPELLING = re.compile(rf"(?<![\w.])_*(?!Optimizer\b)(?:{ELSEWHERE})(?!\w*[=(.])", re.IGNORECASE)
 MACHINE_PATH = re.compile(r"(?<![\w.}])/(?:home|root|work|tmp|opt|Users|mnt|scratch)/\w+")
 
+SECTION = re.compile(r"^( *)(Args|Attributes|Returns|Raises|Yields):\n((?:\1 +.*\n?)+)", re.MULTILINE)
+OTHER_SECTION = re.compile(r"^ *(Arguments|Parameters|Params|Fields|Return|Result|Results|Yield):$", re.MULTILINE)
+ONE_SENTENCE = re.compile(r"(?:[\w, ]+: )?[^.]+\.$")
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -91,6 +95,36 @@ def undocumented(path: Path) -> Iterator[str]:
             untyped += ["its result"] if node.returns is None else []
             if untyped:
                 yield f"{place(path, node.lineno)} {node.name} lacks a type: {', '.join(untyped)}"
+
+
+def other_dialects(path: Path) -> Iterator[str]:
+    """Docstrings whose sections are named, indented or ended otherwise than in the rest of the house."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, Function | ast.ClassDef | ast.Module) or not (text := ast.get_docstring(node)):
+            continue
+        where = place(path, getattr(node, "lineno", 1))
+        yield from (f"{where} has a section {found[1]}" for found in OTHER_SECTION.finditer(text))
+        for section in SECTION.finditer(text):
+            body = section[3].splitlines()
+            if len(body[0]) - len(body[0].lstrip()) != len(section[1]) + 4:
+                yield f"{where} does not indent {section[2]} by 4"
+            if section[2] == "Args" and any("dataclass" in ast.unparse(each) for each in decorators(node)):
+                yield f"{where} is a dataclass, whose fields are Attributes"
+            entries = [" ".join(map(str.strip, body))] if section[2] in ("Returns", "Yields") else one_liners(body)
+            for entry in filter(ONE_SENTENCE.fullmatch, entries):
+                yield f"{where} ends one sentence with a full stop: {entry}"
+
+
+def one_liners(body: list[str]) -> list[str]:
+    """Entries of a section that take one line."""
+    indent = len(body[0]) - len(body[0].lstrip())
+    starts = [len(line) - len(line.lstrip()) == indent for line in body] + [True]
+    return [line.strip() for index, line in enumerate(body) if starts[index] and starts[index + 1]]
+
+
+def decorators(node: ast.AST) -> list[ast.expr]:
+    """Decorators of a function or class."""
+    return getattr(node, "decorator_list", [])
 
 
 def _public(node: ast.Module | ast.ClassDef) -> Iterator[Function | ast.ClassDef]:

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import re
 import sys
+import textwrap
 import tomllib
 
 import house
@@ -38,6 +39,10 @@ def test_public_names_are_documented_and_typed():
     assert_nothing(house.undocumented, python_files(*CODE))
 
 
+def test_docstrings_have_one_dialect():
+    assert_nothing(house.other_dialects, python_files(*CODE, "tests"))
+
+
 def test_tests_open_with_what_they_hold():
     tests = [path for path in python_files("tests") if path.name.startswith("test_")]
     assert_nothing(lambda path: [f for f in house.undocumented(path) if f.endswith("with a docstring")], tests)
@@ -54,6 +59,11 @@ def test_no_path_of_a_machine():
 def body(lines):
     """A function of so many lines below its `def`."""
     return "".join(f"    x = {line}\n" for line in range(lines))
+
+
+def docstring(section, head="def f():"):
+    """A function or class with a section in its docstring."""
+    return f'{head}\n    """A.\n\n{textwrap.indent(section, "    ")}\n    """\n'
 
 
 @pytest.mark.parametrize(
@@ -83,6 +93,16 @@ def body(lines):
             "lacks a type: its result",
         ),
         (house.undocumented, '"""A."""\ndef _f(a): ...\nclass _C:\n    def f(self): ...', None),
+        (house.other_dialects, docstring("Args:\n    a: one\n    b: two. Or three."), None),
+        (house.other_dialects, docstring("Args:\n  a: one"), "file.py:1 does not indent Args by 4"),
+        (
+            house.other_dialects,
+            docstring("Args:\n    a: one."),
+            "file.py:1 ends one sentence with a full stop: a: one.",
+        ),
+        (house.other_dialects, docstring("Returns:\n    one."), "ends one sentence with a full stop: one."),
+        (house.other_dialects, docstring("Parameters:\n    a: one"), "file.py:1 has a section Parameters"),
+        (house.other_dialects, "@dataclass\n" + docstring("Args:\n    a: one", "class C:"), "are Attributes"),
         (house.misspelt, "# the normali" + "zed weights", "file.py:1 normali" + "zed"),
         (house.misspelt, "class Recogni" + "zer:", "file.py:1 Recogni" + "zer"),
         (house.misspelt, "torch.nn.functional.normalize(x); tokenizer = 1; optimiser: Optimizer", None),
