@@ -27,7 +27,7 @@ ONLY = {"config": {"common"}, "lattice": {"common"}, "data": {"common", "config"
 IMPORTERS = {"synthetic": {"commands"}, "serving": {"commands"}}
 # The mathematics and the search work on tensors; they know nothing of files of audio, filter banks or terminals.
 ON_TENSORS = {"lattice", "search"}
-TENSORS = {"torch", "k2", "fast_rnnt"}
+TENSORS = {"torch", "numpy", "k2", "fast_rnnt"}
 NOT_ON_TENSORS = {"argparse", "curses", "os", "pathlib", "shutil", "sys", "termios", "tty", "wave"}
 # Optional installs, and the only packages that may need them.
 OPTIONAL = {
