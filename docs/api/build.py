@@ -34,10 +34,10 @@ def build(package: str, folder: Path) -> list[str]:
         # twice then, as its first kind of warning says.
         names = [package, *(each.name for each in pkgutil.walk_packages(paths(package), f"{package}."))]
         pdoc.pdoc(*names, output_directory=folder)
-    texts = [str(each.message) for each in caught if "pdoc" in Path(each.filename).parts]
-    theirs = [text for text in texts if not text.startswith("The module specification")]
-    modules = [pdoc.doc.Module(sys.modules[name]) for name in names if name in sys.modules]
-    return theirs + [problem for module in modules for problem in problems(module, package)]
+        modules = [pdoc.doc.Module(sys.modules[name]) for name in names]
+        ours = [problem for module in modules for problem in problems(module, package)]
+    texts = dict.fromkeys(str(each.message) for each in caught if "pdoc" in Path(each.filename).parts)
+    return [text for text in texts if not text.startswith("The module specification")] + ours
 
 
 def paths(package: str) -> list[str]:
