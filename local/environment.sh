@@ -7,26 +7,33 @@ venv=${TRANSDUCER_GN_VENV:-$repository/.venv}
 
 find_python() {
   local candidate
-  for candidate in ${PYTHON:-} python3.11 python3 python; do
-    if "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
+  for candidate in ${PYTHON:-} python3.11 python3.12 python3.13 python3 python; do
+    if "$candidate" -c 'import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
       echo "$candidate"
       return
     fi
   done
-  echo "transducer_gn needs Python 3.11; install it, or name it with PYTHON=/path/to/python3.11" >&2
+  echo "transducer_gn needs Python 3.11, 3.12 or 3.13 with its venv module; install one, or name it with" \
+    "PYTHON=/path/to/python3" >&2
   return 1
 }
 
 set_up_environment() {
   local wanted python
   # The path is part of the sum: a venv copied or moved elsewhere does not work and is made anew.
-  wanted=$({ cat "$repository/requirements.txt" "$repository/setup.py"; echo "$repository" "$venv"; } | sha256sum | cut -d' ' -f1)
+  wanted=$({
+    cat "$repository/requirements.txt" "$repository/setup.py"
+    # Of pyproject.toml only what is installed: other settings change nothing in the venv.
+    sed '/^\[tool/,$d' "$repository/pyproject.toml"
+    echo "$repository" "$venv"
+  } | sha256sum | cut -d' ' -f1)
   if [ "$(cat "$venv/.installed" 2>/dev/null)" != "$wanted" ]; then
     python=$(find_python) || return 1
     echo "Setting up $venv with $($python --version) (once; about two minutes)" >&2
     "$python" -m venv --clear "$venv"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$repository/requirements.txt"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -e "$repository"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+      -e "$repository"
     echo "$wanted" > "$venv/.installed.partial"
     mv "$venv/.installed.partial" "$venv/.installed"
   fi
