@@ -25,7 +25,7 @@ from transducer_gn.lattice.joint import LatticeInputs, OutputLayer
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
 from transducer_gn.training.dense_objective import dense_objective
 from transducer_gn.training.nbest_objective import nbest_objective
-from transducer_gn.training.schedule import Weights as SchedulePoint
+from transducer_gn.training.schedule import SchedulePoint
 
 VARIANTS = ("local_dense", "global_dense", "global_exact", "global_sampled")
 LOCAL, GLOBAL = SchedulePoint(alpha=1.0, regulariser=0.0), SchedulePoint(alpha=0.3, regulariser=0.01)

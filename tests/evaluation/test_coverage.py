@@ -20,7 +20,7 @@ from transducer_gn.recognition.system import System
 from transducer_gn.reporting.figures import coverage_figure
 from transducer_gn.training.distributed import World
 from transducer_gn.training.exact_objective import exact_objective
-from transducer_gn.training.schedule import Weights as SchedulePoint
+from transducer_gn.training.schedule import SchedulePoint
 from transducer_gn.training.trainer import Trainer
 
 # Two frames with at most one of three labels each have 1 + 3 + 9 sequences.

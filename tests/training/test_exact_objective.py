@@ -9,7 +9,7 @@ from transducer_gn.lattice.joint import LatticeInputs, OutputLayer
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
 from transducer_gn.training.exact_objective import exact_objective
 from transducer_gn.training.nbest_objective import nbest_objective
-from transducer_gn.training.schedule import Weights as SchedulePoint
+from transducer_gn.training.schedule import SchedulePoint
 
 WIDTH, VOCABULARY, CONTEXT, LIMIT = 4, 3, 1, 2
 

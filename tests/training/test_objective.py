@@ -16,7 +16,7 @@ from transducer_gn.lattice.prefix_tree import build_prefix_tree
 from transducer_gn.training.dense_objective import dense_objective
 from transducer_gn.training.nbest_objective import nbest_objective, nbest_terms
 from transducer_gn.training.objective import metrics
-from transducer_gn.training.schedule import Weights as SchedulePoint
+from transducer_gn.training.schedule import SchedulePoint
 
 WIDTH, VOCABULARY = 5, 4
 EXACT = ObjectiveConfig(regulariser_points="all", negligible=0.0)

@@ -16,7 +16,7 @@ from transducer_gn.lattice.joint import LatticeInputs
 from transducer_gn.lattice.prefix_tree import distinct_sequences
 from transducer_gn.lattice.recursion import sequence_scores
 from transducer_gn.training.objective import Objective, Terms, combine
-from transducer_gn.training.schedule import Weights as SchedulePoint
+from transducer_gn.training.schedule import SchedulePoint
 
 
 def dense_objective(

@@ -10,7 +10,7 @@ from transducer_gn.lattice.finite_state import capped_scores, log_normaliser, se
 from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.lattice.joint import LatticeInputs
 from transducer_gn.training.objective import Objective, Terms, combine
-from transducer_gn.training.schedule import Weights as SchedulePoint
+from transducer_gn.training.schedule import SchedulePoint
 
 
 def exact_objective(

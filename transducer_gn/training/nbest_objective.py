@@ -13,7 +13,7 @@ from transducer_gn.lattice.points import choose_points, point_factors
 from transducer_gn.lattice.prefix_tree import PrefixTree
 from transducer_gn.lattice.tree_lattice import TreeLattice, list_scores, tree_lattice
 from transducer_gn.training.objective import Objective, Terms, combine
-from transducer_gn.training.schedule import Weights as SchedulePoint
+from transducer_gn.training.schedule import SchedulePoint
 
 
 @dataclass(frozen=True)

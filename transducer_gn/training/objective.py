@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from transducer_gn.lattice.interpolation import Interpolation
-from transducer_gn.training.schedule import Weights as SchedulePoint
+from transducer_gn.training.schedule import SchedulePoint
 
 # What an objective reports sums of; `metrics` makes values of them.
 SUMS = ("loss", "numerator", "log_normaliser", "regulariser", "reference_share", "competitors", "frames", "utterances")
