@@ -58,15 +58,7 @@ def test_resuming_gives_exactly_the_rest(exported, prepared, workers):
     whole = list(make())
     assert len(whole) == make().batches_per_epoch > 5
     for stop in (0, 3, len(whole) - 1):
-        batches = make()
-        state = batches.state_dict()
-        for count, _ in enumerate(batches, start=1):
-            if count > stop:
-                break
-            state = batches.state_dict()
-        resumed = make()
-        resumed.load_state_dict(state)
-        rest = list(resumed)
+        rest = list(make().starting_at(0, stop))
         assert [batch.ids for batch in rest] == [batch.ids for batch in whole[stop:]]
         assert all(torch.equal(a.features, b.features) for a, b in zip(rest, whole[stop:], strict=True))
 

@@ -22,13 +22,13 @@ def train(toy):
         folder.mkdir(exist_ok=True)
         trainer = Trainer(config, folder, World(), branch_from, allow_changed)
         if stop_after is not None:
-            update = trainer._update
+            after_update = trainer.bookkeeper.after_update
 
-            def update_and_stop(plans):
-                update(plans)
-                trainer.stop_requested = trainer.progress.step >= stop_after
+            def and_stop(update):
+                after_update(update)
+                trainer.stop.is_made = trainer.state.progress.step >= stop_after
 
-            trainer._update = update_and_stop
+            trainer.bookkeeper.after_update = and_stop
         trainer.run()
         return trainer
 

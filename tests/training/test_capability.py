@@ -14,6 +14,7 @@ import toy_data
 from transducer_gn.config import config_parser, read_config
 from transducer_gn.data.batches import Batches
 from transducer_gn.data.prepared import PreparedData
+from transducer_gn.model.chunk import evaluation_chunk
 from transducer_gn.search.beam import beam_search
 from transducer_gn.training.distributed import World
 from transducer_gn.training.trainer import Trainer
@@ -44,21 +45,24 @@ GLOBAL = {
 
 def errors(trainer):
     """Per cent of ambiguous first words that are wrong, and of ordinary words, on the test set."""
-    trainer.training_pass.eval()
+    learner, tokenizer = trainer.state.learner, trainer.state.tokenizer
+    learner.training_pass.eval()
     counts = {"ambiguous": [0, 0], "ordinary": [0, 0]}
     batches = Batches(
         PreparedData(Path(trainer.config.data.folder)).cuts("test"),
-        trainer.tokenizer,
+        tokenizer,
         trainer.config.data.batches,
         training=False,
     )
     for batch in batches:
         with torch.no_grad():
-            encoder_out, frame_lengths = trainer.training_pass.encode(batch, trainer.validator.chunk)
+            encoder_out, frame_lengths = learner.training_pass.encode(
+                batch, evaluation_chunk(trainer.config.model.streaming)
+            )
             alpha = trainer.config.normalisation.alpha
-            found = beam_search(trainer.model, encoder_out, frame_lengths, 8, 1, alpha, 3)
+            found = beam_search(learner.model, encoder_out, frame_lengths, 8, 1, alpha, 3)
         for text, group, hypotheses in zip(batch.texts, batch.groups, found.tokens, strict=True):
-            words, recognised = text.split(), trainer.tokenizer.decode(hypotheses[0]).split()
+            words, recognised = text.split(), tokenizer.decode(hypotheses[0]).split()
             if group == "ambiguous":
                 counts["ambiguous"][0] += recognised[:1] != words[:1]
                 counts["ambiguous"][1] += 1
@@ -88,7 +92,7 @@ def test_local_training_stays_near_chance_and_global_normalisation_does_not(run)
     start = base.folder / f"epoch-{EPOCHS}.pt"
     local = run("longer", start, **{"training.epochs": EPOCHS + FURTHER})
     global_ = run("global", start, **{"training.epochs": EPOCHS + FURTHER} | GLOBAL)
-    assert local.progress.step == global_.progress.step
+    assert local.state.progress.step == global_.state.progress.step
     before, after_local, after_global = errors(base), errors(local), errors(global_)
     assert before["ambiguous"] > 35
     assert after_local["ambiguous"] > 35

@@ -14,8 +14,8 @@ from transducer_gn.model.chunk import Chunk
 from transducer_gn.search import packing
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.distributed import World
-from transducer_gn.training.schedule import Weights
-from transducer_gn.training.trainer import Trainer
+from transducer_gn.training.schedule import SchedulePoint
+from transducer_gn.training.start import start_run
 from transducer_gn.training.training_pass import Plan
 
 FINITE_STATE = {"model.predictor.kind": "finite-state", "model.predictor.context": 1}
@@ -36,27 +36,27 @@ def whole_step(toy, folder, frames=None, **changes):
     # Kernels of k2 and fast_rnnt, where they are installed, are no torch functions, so that the stand-in loses sight there.
     flags = toy_settings(toy, **{"objective.backend": "torch"} | changes)
     config, _ = read_config(config_parser("test"), flags)
-    trainer = Trainer(config, folder, World())
-    batch = next(iter(trainer.batches))
+    state = start_run(config, folder, World(), branch_from=None, allow_changed=False)
+    learner, batch = state.learner, next(iter(state.batches))
     if frames is not None:
         batch = replace(
             batch, features=batch.features[:, :frames], feature_lengths=batch.feature_lengths.clamp(max=frames)
         )
     with SecondDevice() as device:
-        for tensor in [*trainer.model.parameters(), *trainer.model.buffers()]:
+        for tensor in [*learner.model.parameters(), *learner.model.buffers()]:
             device.move(tensor)
         moved = {
             name: device.move(getattr(batch, name))
             for name in ("features", "feature_lengths", "tokens", "token_lengths")
         }
         plan = Plan(replace(batch, **moved), Chunk(2, 4), None, seed=0)
-        objective = trainer.training_pass.train()(plan, Weights(0.3, 0.05, 10.0), 1.0, Clock(torch.device("cpu")))
+        objective = learner.training_pass.train()(plan, SchedulePoint(0.3, 0.05, 10.0), 1.0, Clock(torch.device("cpu")))
         assert device.has(objective.loss)
         objective.loss.backward()
-        for parameter in trainer.model.parameters():
+        for parameter in learner.model.parameters():
             device.move(parameter.grad)
-        trainer.optimiser.step()
-        return device.waits, [parameter.grad for parameter in trainer.model.parameters()]
+        learner.optimiser.step()
+        return device.waits, [parameter.grad for parameter in learner.model.parameters()]
 
 
 @pytest.mark.parametrize(

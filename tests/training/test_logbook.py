@@ -6,7 +6,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from transducer_gn.lattice.recursion import resolve_backend
-from transducer_gn.training import trainer
+from transducer_gn.training.bookkeeper import Bookkeeper
 from transducer_gn.training.logbook import drop_later_metrics, duration, git_commit, installed_versions, start_log
 
 GLOBAL = {
@@ -24,11 +24,13 @@ def test_metrics_tensorboard_and_best_epoch(train, tmp_path):
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     training = [line for line in lines if line["kind"] == "train"]
     validation = [line for line in lines if line["kind"] == "valid"]
-    wanted = "loss numerator log_normaliser regulariser reference_share competitors alpha regulariser_weight learning_rate "
+    wanted = (
+        "loss numerator log_normaliser regulariser reference_share competitors alpha regulariser_weight learning_rate "
+    )
     wanted += "gradient_norm seconds_encoder seconds_search seconds_objective seconds_backward seconds_optimiser"
     assert all(name in training[-1] for name in wanted.split())
     assert [line["step"] for line in training] == sorted({line["step"] for line in training})
-    assert validation[-1]["epoch"] == 2.0 and validation[-1]["step"] == run.progress.step
+    assert validation[-1]["epoch"] == 2.0 and validation[-1]["step"] == run.state.progress.step
     best = json.loads((folder / "best.json").read_text())
     assert best == {"epoch": 2, "wer": validation[-1]["wer"], "last_epoch": 2}
     events = EventAccumulator(str(folder / "tensorboard"))
@@ -43,10 +45,9 @@ def test_best_epoch_is_that_of_the_lowest_error_rate_once_alpha_stays(train, tmp
     rates = iter([5.0, 40.0, 30.0, 35.0])
 
     def validate(self):
-        self.logbook.metrics("valid", self.progress.step, self.progress.epoch, {"wer": 0.0})
-        return {"wer": next(rates)}
+        return next(rates)
 
-    monkeypatch.setattr(trainer.Trainer, "_validate", validate)
+    monkeypatch.setattr(Bookkeeper, "validate", validate)
     train(tmp_path / "exp", **GLOBAL | {"training.epochs": 4, "training.validate_interval": 1000})
     # Alpha arrives in the middle of the first epoch; the first epoch's rate is the lowest of all.
     assert json.loads((tmp_path / "exp" / "best.json").read_text()) == {"epoch": 1, "wer": 5.0, "last_epoch": 4}
@@ -59,7 +60,9 @@ def test_best_epoch_is_that_of_the_lowest_error_rate_once_alpha_stays(train, tmp
 
 def test_lines_after_the_last_checkpoint_and_broken_ones_are_dropped(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    path.write_text('{"kind": "train", "step": 1}\n{"kind": "train", "step": 2}\n{"kind": "train", "step": 3}\n{"kind": "tr')
+    path.write_text(
+        '{"kind": "train", "step": 1}\n{"kind": "train", "step": 2}\n{"kind": "train", "step": 3}\n{"kind": "tr'
+    )
     drop_later_metrics(path, 2)
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]
 
@@ -70,7 +73,13 @@ def test_log_names_versions_commit_and_settings(train, tmp_path):
     start_log(folder, rank=0)
     train(folder, stop_after=1, **GLOBAL)
     log = (folder / "log-0.txt").read_text()
-    for text in (f"torch {installed_versions()['torch']}", git_commit(), "alpha_per_epoch: 1.0", "million parameters", f"backend {resolve_backend('auto', torch.device('cpu'))}"):
+    for text in (
+        f"torch {installed_versions()['torch']}",
+        git_commit(),
+        "alpha_per_epoch: 1.0",
+        "million parameters",
+        f"backend {resolve_backend('auto', torch.device('cpu'))}",
+    ):
         assert text in log
 
 

@@ -50,27 +50,30 @@ def test_resume_equals_never_having_stopped(uninterrupted, where, train, local_r
     }[where]
     folder = tmp_path / "exp"
     stopped = train(folder, stop_after=step, branch_from=local_run / "epoch-1.pt", **settings)
-    assert stopped.progress.step == step < trainer.progress.step
+    assert stopped.state.progress.step == step < trainer.state.progress.step
     if where == "slope" and "competitors.lookahead" in settings:
-        assert stopped.planner.pending, "the stop was to fall within a group that was searched together"
+        assert stopped.state.planner.pending, "the stop was to fall within a group that was searched together"
     train(folder, branch_from=local_run / "epoch-1.pt", **settings)
     assert_same_parameters(folder / "epoch-3.pt", whole / "epoch-3.pt")
     ours, theirs = alpha_by_step(folder), alpha_by_step(whole)
     assert list(ours) == list(theirs)
     for step in theirs:
-        timeless = [{k: v for k, v in line.items() if not k.startswith("seconds")} for line in (ours[step], theirs[step])]
+        timeless = [
+            {k: v for k, v in line.items() if not k.startswith("seconds")} for line in (ours[step], theirs[step])
+        ]
         assert timeless[0] == timeless[1]
 
 
 def test_averages_and_bookkeeping_are_resumed_too(uninterrupted, train, local_run, tmp_path):
     settings, whole, trainer = uninterrupted
     folder = tmp_path / "exp"
-    train(folder, stop_after=trainer.progress.step - 2, branch_from=local_run / "epoch-1.pt", **settings)
+    train(folder, stop_after=trainer.state.progress.step - 2, branch_from=local_run / "epoch-1.pt", **settings)
     resumed = train(folder, branch_from=local_run / "epoch-1.pt", **settings)
-    assert resumed.progress == trainer.progress
-    assert (resumed.average.start, resumed.average.count) == (trainer.average.start, trainer.average.count)
-    for name, value in trainer.average.parameters.items():
-        assert torch.equal(value, resumed.average.parameters[name])
+    assert resumed.state.progress == trainer.state.progress
+    ours, theirs = resumed.state.learner.average, trainer.state.learner.average
+    assert (ours.start, ours.count) == (theirs.start, theirs.count)
+    for name, value in theirs.parameters.items():
+        assert torch.equal(value, ours.parameters[name])
     assert (folder / "best.json").read_text() == (whole / "best.json").read_text()
 
 
@@ -80,7 +83,11 @@ def test_cut_off_checkpoint_is_named_and_the_one_before_used(train, local_run, t
     settings = {"training.epochs": 2, "training.save_interval": 3}
     whole = train(tmp_path / "whole", **settings)
     train(folder, stop_after=7, **settings)
-    assert {path.name for path in folder.glob("checkpoint-*.pt")} == {"checkpoint-3.pt", "checkpoint-6.pt", "checkpoint-7.pt"}
+    assert {path.name for path in folder.glob("checkpoint-*.pt")} == {
+        "checkpoint-3.pt",
+        "checkpoint-6.pt",
+        "checkpoint-7.pt",
+    }
     newest = folder / "checkpoint-7.pt"
     newest.write_bytes(newest.read_bytes()[:5000])
     (folder / "checkpoint-8.pt").write_bytes(b"something else")
@@ -89,7 +96,7 @@ def test_cut_off_checkpoint_is_named_and_the_one_before_used(train, local_run, t
     assert all(f"{name} " in caplog.text for name in ("checkpoint-7.pt", "checkpoint-8.pt", "checkpoint-9.pt"))
     assert "resuming from" in caplog.text and "checkpoint-6.pt: epoch" in caplog.text
     assert_same_parameters(folder / "epoch-2.pt", tmp_path / "whole" / "epoch-2.pt")
-    assert whole.progress.epoch == 2
+    assert whole.state.progress.epoch == 2
 
 
 def test_checkpoints_within_epochs_are_limited_and_those_of_epochs_stay(train, tmp_path):
@@ -111,18 +118,24 @@ def test_changed_settings_are_refused_by_name(train, local_run, tmp_path):
 
 def test_branching_takes_over_and_starts_its_own_schedule(train, local_run, tmp_path):
     parent = torch.load(local_run / "epoch-1.pt", weights_only=True)
-    trainer = train(tmp_path / "exp", stop_after=parent["progress"]["step"] + 1, branch_from=local_run / "epoch-1.pt", **GLOBAL)
-    assert trainer.progress.branch_epoch == 1 and trainer.progress.epoch == 1
-    assert trainer.schedule.updates == parent["training"]["schedule"]["updates"] + 1
-    state = trainer.optimiser.state_dict()["state"]
+    trainer = train(
+        tmp_path / "exp", stop_after=parent["progress"]["step"] + 1, branch_from=local_run / "epoch-1.pt", **GLOBAL
+    )
+    assert trainer.state.progress.branch_epoch == 1 and trainer.state.progress.epoch == 1
+    assert trainer.state.learner.schedule.updates == parent["training"]["schedule"]["updates"] + 1
+    state = trainer.state.learner.optimiser.state_dict()["state"]
     assert all(x["step"] == parent["progress"]["step"] + 1 for x in state.values())
 
 
 def test_a_branch_may_have_a_learning_rate_of_its_own(train, local_run, tmp_path):
-    branch, last = local_run / "epoch-1.pt", torch.load(local_run / "epoch-1.pt", weights_only=True)["progress"]["step"] + 1
+    branch, last = (
+        local_run / "epoch-1.pt",
+        torch.load(local_run / "epoch-1.pt", weights_only=True)["progress"]["step"] + 1,
+    )
     rates = [
-        train(tmp_path / str(rate), stop_after=last, branch_from=branch, **GLOBAL | {"optimiser.initial_lr": rate})
-        .optimiser.param_groups[0]["lr"]
+        train(
+            tmp_path / str(rate), stop_after=last, branch_from=branch, **GLOBAL | {"optimiser.initial_lr": rate}
+        ).state.learner.optimiser.param_groups[0]["lr"]
         for rate in (0.003, 0.001)
     ]
     assert rates[0] == pytest.approx(3 * rates[1])
@@ -148,8 +161,10 @@ def test_without_a_dev_set_the_newest_epoch_is_the_best(train, toy, tmp_path, ca
     data = tmp_path / "data"
     shutil.copytree(toy.folder, data)
     (data / "parts.json").write_text(json.dumps({"train": ["train"], "dev": [], "test": ["test"]}))
-    trainer = train(tmp_path / "exp", **{"training.epochs": 3, "data.folder": str(data), "training.validate_interval": 2})
-    assert trainer.progress.best_epoch == 3
+    trainer = train(
+        tmp_path / "exp", **{"training.epochs": 3, "data.folder": str(data), "training.validate_interval": 2}
+    )
+    assert trainer.state.progress.best_epoch == 3
     assert json.loads((tmp_path / "exp" / "best.json").read_text()) == {"epoch": 3, "wer": None, "last_epoch": 3}
     assert "there is no dev set" in caplog.text
     rows = [json.loads(line) for line in (tmp_path / "exp" / "metrics.jsonl").read_text().splitlines()]

@@ -1,12 +1,13 @@
-"""Invariant: alpha and the regulariser's weight depend on the share of epochs done and on nothing else."""
+"""Invariant: alpha and the weights of regulariser and prior depend on the share of epochs done and on nothing else."""
 
 from fractions import Fraction
 
 import pytest
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.config import AlignmentConfig, CompetitorConfig, NormalisationConfig
-from transducer_gn.training.schedule import alpha_is_moving, diagonal_prior_at, position, weights_at
+from transducer_gn.config import AlignmentConfig, CompetitorConfig, Config, NormalisationConfig
+from transducer_gn.recognition.checkpoint import Progress
+from transducer_gn.training.schedule import SchedulePoint, schedule_point
 
 PAPER = NormalisationConfig(alpha=0.3, regulariser=0.01)
 
@@ -23,39 +24,50 @@ PAPER = NormalisationConfig(alpha=0.3, regulariser=0.01)
     ],
 )
 def test_the_papers_schedule(epochs, alpha, regulariser):
-    weights = weights_at(PAPER, epochs)
-    assert weights.alpha == pytest.approx(alpha) and weights.regulariser == pytest.approx(regulariser)
+    assert PAPER.alpha_at(epochs) == pytest.approx(alpha)
+    assert PAPER.regulariser_at(epochs) == pytest.approx(regulariser)
 
 
 @pytest.mark.parametrize("batches", [1, 3, 7, 1000])
 def test_epochs_add_up_exactly_for_any_number_of_batches(batches):
-    assert position(4, batches, batches) == 5
-    assert position(0, 1, batches) * batches == 1
-    # The same share of an epoch means the same weights, however many batches it takes to get there.
-    assert weights_at(PAPER, position(2, 2 * batches, 5 * batches)) == weights_at(PAPER, Fraction(12, 5))
+    assert Progress(epoch=4, batch=batches, batches_in_epoch=batches).epochs == 5
+    assert Progress(epoch=4, batch=1, batches_in_epoch=batches).epochs == 4 + Fraction(1, batches)
+    # The same share of an epoch means the same point, however many batches it takes to get there.
+    config = Config(normalisation=PAPER)
+    progress = Progress(epoch=2, batch=2 * batches, batches_in_epoch=5 * batches)
+    assert schedule_point(config, progress) == schedule_point(config, Progress(epoch=2, batch=2, batches_in_epoch=5))
+
+
+def test_normalisation_counts_from_the_branch_and_the_prior_from_the_beginning():
+    config = Config(normalisation=PAPER, alignment=AlignmentConfig(diagonal_prior=50.0, diagonal_epochs=8.0))
+    point = schedule_point(config, Progress(epoch=5, batch=3, batches_in_epoch=6, branch_epoch=3))
+    assert point == SchedulePoint(alpha=1 - 0.25 * 1.5, regulariser=0.01, diagonal_prior=50.0 * (1 - 5.5 / 8))
+
+
+def test_progress_goes_from_update_to_update_and_from_epoch_to_epoch():
+    progress = Progress(step=7, epoch=2, batch=1, batches_in_epoch=4, branch_epoch=1)
+    progress.count_update(batches=2)
+    assert (progress.step, progress.batch, progress.epochs_since_branch) == (8, 3, Fraction(7, 4))
+    progress.end_epoch()
+    assert progress == Progress(step=8, epoch=3, branch_epoch=1)
 
 
 def test_local_training_never_moves():
-    local = NormalisationConfig()
-    for epochs in (Fraction(0), Fraction(7, 3), Fraction(40)):
-        assert weights_at(local, epochs).alpha == 1.0 and weights_at(local, epochs).regulariser == 0.0
-        assert not alpha_is_moving(local, epochs)
-
-
-def test_alpha_counts_as_moving_until_it_has_arrived():
-    assert alpha_is_moving(PAPER, Fraction(0)) and alpha_is_moving(PAPER, Fraction(37, 10))
-    assert not alpha_is_moving(PAPER, Fraction(39, 10))
+    local = Config()
+    for epoch in (0, 2, 40):
+        progress = Progress(epoch=epoch, batch=1, batches_in_epoch=3)
+        assert schedule_point(local, progress) == SchedulePoint(alpha=1.0, regulariser=0.0)
 
 
 def test_the_diagonal_prior_falls_to_nothing():
     config = AlignmentConfig(diagonal_prior=50.0, diagonal_epochs=1.6)
-    values = [diagonal_prior_at(config, Fraction(x, 10)) for x in (0, 4, 16, 30)]
+    values = [config.diagonal_prior_at(Fraction(x, 10)) for x in (0, 4, 16, 30)]
     assert values == pytest.approx([50.0, 37.5, 0.0, 0.0])
-    assert diagonal_prior_at(AlignmentConfig(), Fraction(0)) == 0.0
+    assert AlignmentConfig().diagonal_prior_at(0) == 0.0
 
 
 def test_no_ramp_means_full_weight_at_once():
-    assert weights_at(NormalisationConfig(regulariser=0.02, regulariser_ramp=0), Fraction(0)).regulariser == 0.02
+    assert NormalisationConfig(regulariser=0.02, regulariser_ramp=0).regulariser_at(0) == 0.02
 
 
 @pytest.mark.parametrize(

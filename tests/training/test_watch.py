@@ -33,9 +33,14 @@ def broken_losses(monkeypatch):
 
 def test_a_bad_batch_is_kept_skipped_and_counted(train, tmp_path, broken_losses, caplog):
     broken_losses(2)
-    settings = {"training.epochs": 1, "training.memory_scan": "false", "training.save_interval": 1, "training.keep_last": 9}
+    settings = {
+        "training.epochs": 1,
+        "training.memory_scan": "false",
+        "training.save_interval": 1,
+        "training.keep_last": 9,
+    }
     trainer = train(tmp_path / "exp", stop_after=3, **settings)
-    assert trainer.watch.bad_batches == 1
+    assert trainer.state.watch.bad_batches == 1
     before, after, later = (parameters_of(tmp_path / "exp" / f"checkpoint-{n}.pt") for n in (1, 2, 3))
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert any(not torch.equal(after[name], later[name]) for name in after)
@@ -87,8 +92,8 @@ def test_local_training_has_no_competitors_to_watch(watching, caplog):
 def test_memory_scan_moves_nothing(train, tmp_path):
     with_scan = train(tmp_path / "with", stop_after=1, **{"training.epochs": 1, "training.memory_scan": "true"})
     without = train(tmp_path / "without", stop_after=1, **{"training.epochs": 1, "training.memory_scan": "false"})
-    for name, value in with_scan.model.state_dict().items():
-        assert torch.equal(value, without.model.state_dict()[name])
+    for name, value in with_scan.state.learner.model.state_dict().items():
+        assert torch.equal(value, without.state.learner.model.state_dict()[name])
 
 
 def test_out_of_memory_names_the_batch_and_the_setting(train, tmp_path, monkeypatch):
@@ -96,7 +101,9 @@ def test_out_of_memory_names_the_batch_and_the_setting(train, tmp_path, monkeypa
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(training_pass.TrainingPass, "forward", no_memory)
-    with pytest.raises(UserError, match=r"out of memory on a batch of \d+ utterances.*train-\d+.*data.batches.max_duration"):
+    with pytest.raises(
+        UserError, match=r"out of memory on a batch of \d+ utterances.*train-\d+.*data.batches.max_duration"
+    ):
         train(tmp_path / "exp", **{"training.epochs": 1})
 
 

@@ -7,7 +7,7 @@ ranks from the last checkpoint when one dies.
 import os
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,12 +21,16 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from transducer_gn.common.errors import UserError
 
 
-@dataclass(frozen=True)
+@dataclass
 class World:
     """This process among `size` that train together.
 
     Attributes:
-      group: for small messages between hosts' memories, whatever the gradients travel on.
+        rank: number of this process, from 0
+        size: number of processes
+        device: where this process computes
+        group: for small messages between hosts' memories, whatever the gradients travel on; None for a process alone,
+            and once it has left
     """
 
     rank: int = 0
@@ -72,8 +76,13 @@ class World:
 
 
 @contextmanager
-def join_world():
-    """The world that torchrun's environment variables describe; without them, this process alone."""
+def join_world() -> Iterator[World]:
+    """The world that torchrun's environment variables describe; without them, this process alone.
+
+    The group of small messages ends with the block, and with it its threads: one that still lets go of a tensor of
+    Python's while Python shuts down aborts the process. Threads that exchange gradients hold no such tensors; torch
+    keeps them for as long as the process lives.
+    """
     local_rank = int(os.environ.get("LOCAL_RANK", 0))
     device = torch.device("cuda", local_rank) if torch.cuda.is_available() else torch.device("cpu")
     if device.type == "cuda":
@@ -86,10 +95,12 @@ def join_world():
     dist.init_process_group(
         "nccl" if device.type == "cuda" else "gloo", store=keys_of_this_attempt(store), rank=rank, world_size=size
     )
+    world = World(rank, size, device)
     try:
-        group = dist.new_group(backend="gloo")
-        yield World(dist.get_rank(), size, device, group)
+        world.group = dist.new_group(backend="gloo")
+        yield world
     finally:
+        world.group = None
         dist.destroy_process_group()
 
 

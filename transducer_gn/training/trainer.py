@@ -34,6 +34,16 @@ from transducer_gn.training.start import start_run
 from transducer_gn.training.training_pass import Plan
 
 
+class StopRequest:
+    """Remembers that a signal asked to stop; a handler that stays in place and does not keep the trainer alive."""
+
+    def __init__(self) -> None:
+        self.is_made = False
+
+    def __call__(self, *_: Any) -> None:
+        self.is_made = True
+
+
 class Trainer:
     """One run in an experiment folder: resumes what is there, or branches off, or begins.
 
@@ -47,7 +57,7 @@ class Trainer:
     Attributes:
         state: the run as it is, see `start.RunState`
         bookkeeper: what happens between updates
-        stop_requested: whether to save and stop after the current update
+        stop: whether to save and stop after the current update
     """
 
     def __init__(
@@ -57,16 +67,16 @@ class Trainer:
         self.state = start_run(config, folder, world, branch_from, allow_changed)
         self.clock = Clock(world.device)
         self.bookkeeper = Bookkeeper(config, folder, world, self.state, self.clock)
-        self.stop_requested = False
+        self.stop = StopRequest()
 
     def run(self) -> None:
         """Train until the last epoch is done, or a signal asks to stop."""
         self._describe()
-        signal.signal(signal.SIGTERM, self._request_stop)
+        signal.signal(signal.SIGTERM, self.stop)
         self.state.learner.training_pass.train()
         if self.config.training.memory_scan:
             self._scan_memory()
-        while self.state.progress.epoch < self.config.training.epochs and not self.stop_requested:
+        while self.state.progress.epoch < self.config.training.epochs and not self.stop.is_made:
             self._train_epoch()
         self.bookkeeper.close()
 
@@ -76,8 +86,8 @@ class Trainer:
         self._begin_epoch()
         while plans := planner.next_plans(self.config.training.accumulate, self._point().alpha):
             self._update(plans)
-            if self.world.any(self.stop_requested):
-                self.stop_requested = True
+            if self.world.any(self.stop.is_made):
+                self.stop.is_made = True
                 self.bookkeeper.save(step_path(self.folder, progress.step))
                 logging.info("stopped after update %d on request; the same command goes on from there", progress.step)
                 return
@@ -118,6 +128,3 @@ class Trainer:
         backend = resolve_backend(self.config.objective.backend, self.world.device)
         parameters = sum(parameter.numel() for parameter in self.state.learner.model.parameters())
         describe_run(self.config, backend, self.world.size, self.world.device, parameters)
-
-    def _request_stop(self, *_: Any) -> None:
-        self.stop_requested = True
