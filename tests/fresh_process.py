@@ -6,8 +6,14 @@ from transducer_gn.synthetic.espeak import Espeak, Prosody
 
 
 def in_fresh_process(function, *arguments):
-    with get_context("fork").Pool(1) as pool:
+    """What a function gives in a process that has done nothing else."""
+    pool = get_context("fork").Pool(1)
+    try:
         return pool.apply(function, arguments)
+    finally:
+        # Let it end by itself: it inherits how this process takes the signal that would end it.
+        pool.close()
+        pool.join()
 
 
 def say_some_words(voice: str) -> bytes:
