@@ -206,5 +206,7 @@ def test_a_stream_that_fails_does_not_disturb_the_others(model, recogniser):
     with pytest.raises(UserError, match="NaN"):
         streams[1].partial()
     assert all(stream.finished for stream in streams)
+    # Nothing more is computed for it, although it has audio left.
+    assert streams[1].encoder.is_ready and not streams[1].is_ready
     for number in (0, 2):
         assert streams[number].partial().text == LetterTokenizer().decode(whole_search(model, audios[number]).tokens)
