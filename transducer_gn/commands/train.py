@@ -36,7 +36,8 @@ def main(arguments: list[str] | None = None) -> None:
     if flags.world_size < 1:
         raise UserError(f"--world-size must be at least 1, not {flags.world_size}")
     if flags.world_size > 1 and "WORLD_SIZE" not in os.environ:
-        launch(flags.world_size, "-m", ["transducer_gn.commands.train", *arguments])
+        # Without this file's folder on the path: its modules have names that others have, too.
+        launch(flags.world_size, "-P", [__file__, *arguments])
         return
     flags.exp_dir.mkdir(parents=True, exist_ok=True)
     with join_world() as world:
