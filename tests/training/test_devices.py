@@ -33,7 +33,7 @@ def as_on_a_gpu(monkeypatch):
 
 def whole_step(toy, folder, frames=None, **changes):
     """One forward, backward and update on the second device; returns what the host waited for."""
-    # Kernels of k2 and fast_rnnt, where they are installed, are no torch functions, so that the stand-in loses sight there.
+    # Kernels of k2 and fast_rnnt, where they are installed, are no torch functions: the stand-in loses sight there.
     flags = toy_settings(toy, **{"objective.backend": "torch"} | changes)
     config, _ = read_config(config_parser("test"), flags)
     state = start_run(config, folder, World(), branch_from=None, allow_changed=False)

@@ -1,8 +1,8 @@
 """Invariant: checkpoints that the first version of this program wrote still load, resume and branch.
 
 The fixtures were written at commit 7d81ae0 with the toy data and the settings below: `epoch-1.pt` by a local run,
-`checkpoint-13.pt` by a global branch of it that was stopped within an epoch, with competitors pending. That commit resumed
-the latter up to the end of epoch 3; `epoch-3.json` has sum and norm of every parameter that it arrived at.
+`checkpoint-13.pt` by a global branch of it that was stopped within an epoch, with competitors pending. That commit
+resumed the latter up to the end of epoch 3; `epoch-3.json` has sum and norm of every parameter that it arrived at.
 """
 
 import json
@@ -49,9 +49,8 @@ def test_the_content_is_that_of_the_current_format():
     assert (progress.step, progress.epoch, progress.branch_epoch) == (13, 1, 1) and progress.batch > 0
     assert checkpoint.config.optimiser.warmup_updates == 10 and checkpoint.config.competitors.lookahead == 4
     assert checkpoint.training.schedule == {"updates": 13, "epochs": 1}
-    assert (
-        [x["tokens"].dim() for x in checkpoint.training.pending[0]] == [3] * len(checkpoint.training.pending[0]) != []
-    )
+    pending = checkpoint.training.pending[0]
+    assert pending and all(x["tokens"].dim() == 3 and x["lengths"].dim() == 2 for x in pending)
     assert "max_token_density" in checkpoint.training.batches and checkpoint.tokenizer
 
 

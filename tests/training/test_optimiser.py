@@ -114,6 +114,7 @@ def many_parameters() -> list[torch.nn.Parameter]:
 @pytest.mark.parametrize("broadcasts", [True, False], ids=["as on a CPU", "as on an accelerator"])
 def test_eve_over_lists_is_eve_tensor_by_tensor(broadcasts, monkeypatch) -> None:
     monkeypatch.setattr(optimiser_module, "_broadcasts_lists", lambda device: broadcasts)
+    monkeypatch.setattr(optimiser_module, "SCRATCH", 100)  # several parts, and tensors that are larger than one
     ours, theirs = many_parameters(), many_parameters()
     eve = Eve([{"params": ours[:9]}, {"params": ours[9:], "lr": 0.01}], lr=0.003, weight_decay=0.2)
     states = [{} for _ in theirs]

@@ -1,5 +1,5 @@
-"""Invariant: a plan depends on the seed, the epoch and the batch's number alone; batches are searched ahead in groups, at
-the alpha of the moment when a group is due, and never where nobody needs competitors."""
+"""Invariant: a plan depends on the seed, the epoch and the batch's number alone; batches are searched ahead in groups,
+at the alpha of the moment when a group is due, and never where nobody needs competitors."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ BATCHES = 6
 
 @pytest.fixture
 def searches(monkeypatch):
-    """Notes alpha at every search, and whether dropout was off; the search finds a sequence with the search's number."""
+    """Notes alpha and the mode at every search, which finds one sequence: its own number."""
     noted = []
 
     def search(self, encoder_out, frame_lengths, batch, alpha):

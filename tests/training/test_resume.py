@@ -141,6 +141,17 @@ def test_a_branch_may_have_a_learning_rate_of_its_own(train, local_run, tmp_path
     assert rates[0] == pytest.approx(3 * rates[1])
 
 
+def test_a_branch_may_have_a_precision_of_its_own(train, local_run, tmp_path):
+    """A run in float32 has no scale of the loss to take over: one in float16 begins with torch's."""
+    branch = local_run / "epoch-1.pt"
+    step = torch.load(branch, weights_only=True)["progress"]["step"] + 1
+    half = train(tmp_path / "half", stop_after=step, branch_from=branch, **GLOBAL | {"training.precision": "float16"})
+    # The first gradient may have been too large for it.
+    assert half.state.learner.scaler.get_scale() * 2 >= torch.amp.GradScaler("cpu").get_scale()
+    saved = torch.load(tmp_path / "half" / f"checkpoint-{step}.pt", weights_only=True)["training"]["scaler"]
+    assert saved == half.state.learner.scaler.state_dict() != {}
+
+
 def test_branching_from_another_model_is_refused(train, local_run, tmp_path):
     with pytest.raises(UserError, match="model.encoder.layers"):
         train(tmp_path / "exp", branch_from=local_run / "epoch-1.pt", **GLOBAL | {"model.encoder.layers": 2})

@@ -1,6 +1,7 @@
 """Eve, a variant of Adam for scaled parameters, and Eden, its learning rate."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
 from typing import Any
 
 import torch
@@ -8,6 +9,9 @@ from torch import Tensor
 from torch.optim import AdamW, Optimizer
 
 from transducer_gn.config import OptimiserConfig
+
+# Elements that a step needs memory for at a time, beside what it keeps.
+SCRATCH = 2**23
 
 
 class Eve(Optimizer):
@@ -44,7 +48,7 @@ class Eve(Optimizer):
         return loss
 
     def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        """One step for parameters of one device and type: every operation takes all of them at once."""
+        """One step for parameters of one device and type: every operation takes many of them at once."""
         states = [self._counted(parameter) for parameter in parameters]
         gradients = [parameter.grad for parameter in parameters]
         means, mean_squares = ([state[name] for state in states] for name in ("mean", "mean_square"))
@@ -52,12 +56,15 @@ class Eve(Optimizer):
         torch._foreach_lerp_(means, gradients, 1 - beta1)
         torch._foreach_mul_(mean_squares, beta2)
         torch._foreach_addcmul_(mean_squares, gradients, gradients, value=1 - beta2)
-        _shrink_outgrown([x for x in parameters if x.numel() > 1], group["target_rms"], group["weight_decay"])
-        denominators = torch._foreach_div(mean_squares, [1 - beta2 ** state["step"] for state in states])
-        torch._foreach_sqrt_(denominators)
-        torch._foreach_add_(denominators, group["eps"])
+        factors = _decay_factors(parameters, group["target_rms"], group["weight_decay"])
+        corrections = [1 - beta2 ** state["step"] for state in states]
         rates = [-group["lr"] / (1 - beta1 ** state["step"]) for state in states]
-        torch._foreach_addcdiv_(parameters, means, denominators, scalars=rates)
+        for part in _parts(parameters):
+            torch._foreach_mul_(parameters[part], _spread(factors[part], parameters[part]))
+            denominators = torch._foreach_div(mean_squares[part], corrections[part])
+            torch._foreach_sqrt_(denominators)
+            torch._foreach_add_(denominators, group["eps"])
+            torch._foreach_addcdiv_(parameters[part], means[part], denominators, scalars=rates[part])
 
     def _counted(self, parameter: Tensor) -> dict[str, Any]:
         """The state of a parameter, with this step counted."""
@@ -79,18 +86,27 @@ def _of_one_kind(parameters: Iterable[Tensor]) -> list[list[Tensor]]:
     return list(kinds.values())
 
 
-def _shrink_outgrown(parameters: list[Tensor], target_rms: float, decay: float) -> None:
-    """Multiply by 1 - `decay` those whose root mean square is above `target_rms`; others by 1.
+def _parts(parameters: list[Tensor]) -> Iterator[slice]:
+    """Divide a list into stretches of at most `SCRATCH` elements, or of one larger tensor."""
+    first, elements = 0, 0
+    for number, parameter in enumerate(parameters):
+        if number > first and elements + parameter.numel() > SCRATCH:
+            yield slice(first, number)
+            first, elements = number, 0
+        elements += parameter.numel()
+    yield slice(first, len(parameters))
+
+
+def _decay_factors(parameters: list[Tensor], target_rms: float, decay: float) -> Tensor:
+    """[n]: 1 - `decay` for parameters of several elements whose root mean square is above `target_rms`, else 1.
 
     A factor and not a choice, so that an accelerator need not report the norms to the host.
     """
-    if not parameters:
-        return
     norms = torch._foreach_norm(parameters)
-    torch._foreach_sub_(norms, [target_rms * parameter.numel() ** 0.5 for parameter in parameters])
-    outgrown = torch.stack(norms) > 0  # [n]
-    factors = 1 - decay * outgrown.to(parameters[0].dtype)
-    torch._foreach_mul_(parameters, _spread(factors, parameters))
+    limits = [target_rms * x.numel() ** 0.5 if x.numel() > 1 else inf for x in parameters]
+    torch._foreach_sub_(norms, limits)
+    outgrown = torch.stack(norms) > 0
+    return 1 - decay * outgrown.to(parameters[0].dtype)
 
 
 def _spread(factors: Tensor, parameters: list[Tensor]) -> Sequence[Tensor]:
