@@ -51,15 +51,17 @@ def test_no_more_than_allowed_run_at_a_time_and_in_order(tmp_path, jobs):
         assert lines == [f"{what} {name}" for name in "abcde" for what in ("begin", "end")]
 
 
-def test_a_job_waits_for_its_parent_and_an_alone_one_for_nobody_else(tmp_path):
+def test_a_job_waits_for_its_parent_and_one_alone_has_nobody_beside_it(tmp_path):
     runner, log = JobRunner(4), tmp_path / "log"
     with runner.listening():
         runner.start(recording(log, "alone", alone=True))
         runner.start(recording(log, "parent"))
         runner.start(recording(log, "other"))
         runner.start(recording(log, "child", after="parent"))
+        runner.start(recording(log, "last", alone=True))
         runner.finish()
     lines = log.read_text().splitlines()
+    assert lines[-2:] == ["begin last", "end last"]
     assert lines[:2] == ["begin alone", "end alone"]
     assert lines.index("end parent") < lines.index("begin child")
     assert lines.index("begin other") < lines.index("end parent")
