@@ -81,8 +81,7 @@ def layer_shapes(config: EncoderConfig, utterances: int, frames: int) -> list[Sh
 def flops(shapes: list[Shape], backward: bool) -> int:
     """Floating-point operations of the multiplications, and of those for their gradients if `backward`."""
     return sum(
-        2 * batch * rows * inner * columns * (1 + backward * (1 + both))
-        for batch, rows, inner, columns, both in shapes
+        2 * batch * rows * inner * columns * (1 + backward * (1 + both)) for batch, rows, inner, columns, both in shapes
     )
 
 

@@ -94,7 +94,8 @@ class Inputs:
 
     def matrix_operations(self, variant: str, regulariser_points: int) -> int:
         """Multiplications and additions in products with all V outputs: what no implementation of a variant can avoid
-        here is one product forward and two backward; ours computes the reference's logits twice."""
+        here is one product forward and two backward; ours computes the reference's logits twice.
+        """
         points = self.frames.shape[1]
         product = 2 * self.weight.numel()
         reference = points * (int(self.lengths[0, 0]) + 1)

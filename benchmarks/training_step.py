@@ -44,7 +44,8 @@ DEFAULT_CONFIG = Path(__file__).parents[1] / "conf" / "librispeech.yaml"
 
 class PlantedPass(TrainingPass):
     """Planted weights are not roughly normalised, as trained ones are, so their search looks like that of a trained model
-    at alpha 1 only. It costs the same at any alpha."""
+    at alpha 1 only. It costs the same at any alpha.
+    """
 
     def search(self, encoder_out: torch.Tensor, frame_lengths: torch.Tensor, batch: Batch, alpha: float) -> Competitors:
         return super().search(encoder_out, frame_lengths, batch, 1.0)
@@ -82,7 +83,11 @@ class Step:
     def run(self, variant: str) -> None:
         """One whole step."""
         self.optimiser.zero_grad(set_to_none=True)
-        loss = self._paper_way() if variant == "paper_way" else self._ours(SchedulePoint(1.0, 0.0) if variant == "local" else GLOBAL)
+        loss = (
+            self._paper_way()
+            if variant == "paper_way"
+            else self._ours(SchedulePoint(1.0, 0.0) if variant == "local" else GLOBAL)
+        )
         with self.clock.part("backward"):
             loss.backward()
         with self.clock.part("optimiser"):

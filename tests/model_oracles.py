@@ -93,9 +93,7 @@ def visible_to(chunk_size: int | None, left: int | None, i: int, j: int) -> bool
     return first <= j < chunk_start + chunk_size
 
 
-def subsampling(
-    features: np.ndarray, convolutions: list[tuple[np.ndarray, np.ndarray, int, int]]
-) -> np.ndarray:
+def subsampling(features: np.ndarray, convolutions: list[tuple[np.ndarray, np.ndarray, int, int]]) -> np.ndarray:
     """Convolutions over time and frequency with x sigmoid(x - 1) after each, loop by loop.
 
     `features` [T, F] without the zero frame on either side; weights [C', C, 3, 3], biases [C'], stride, and padding

@@ -9,7 +9,7 @@ from itertools import combinations_with_replacement, product
 
 
 def log_sum_exp(values: list[float]) -> float:
-    """log of the sum of exponentials; of nothing, -inf."""
+    """Log of the sum of exponentials; of nothing, -inf."""
     largest = max(values, default=-math.inf)
     if largest == -math.inf:
         return -math.inf
@@ -70,9 +70,7 @@ def emission_times(token_weights, blank_weights, tokens: int, frames: int) -> li
 def label_sequences(vocabulary: int, frames: int, max_tokens_per_frame: int) -> Iterator[tuple[tuple[int, ...], ...]]:
     """Every label sequence: for each frame, the tokens emitted before its blank."""
     one_frame = [
-        tokens
-        for count in range(max_tokens_per_frame + 1)
-        for tokens in product(range(1, vocabulary), repeat=count)
+        tokens for count in range(max_tokens_per_frame + 1) for tokens in product(range(1, vocabulary), repeat=count)
     ]
     yield from product(one_frame, repeat=frames)
 

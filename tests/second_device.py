@@ -10,7 +10,17 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 # Calls that look at a tensor without computing with it.
-LOOKS = {"__get__", "size", "dim", "numel", "stride", "untyped_storage", "is_floating_point", "storage_offset", "__len__"}
+LOOKS = {
+    "__get__",
+    "size",
+    "dim",
+    "numel",
+    "stride",
+    "untyped_storage",
+    "is_floating_point",
+    "storage_offset",
+    "__len__",
+}
 # Calls that bring values to the host.
 TO_HOST = {"cpu", "tolist", "item", "__bool__", "__float__", "__int__", "numpy"}
 
@@ -19,7 +29,7 @@ class SecondDevice(TorchFunctionMode):
     """Follows tensors through a block.
 
     Attributes:
-      waits: names of calls that made the host wait for the second device, in order.
+        waits: names of calls that made the host wait for the second device, in order
     """
 
     def __init__(self):
@@ -68,7 +78,9 @@ class SecondDevice(TorchFunctionMode):
     def _check(self, name, tensors, there):
         mixed = [x for x, is_there in zip(tensors, there, strict=True) if not is_there and x.dim() > 0]
         if any(there) and mixed:
-            raise AssertionError(f"{name} mixes the second device with tensors of shapes {[tuple(x.shape) for x in mixed]}")
+            raise AssertionError(
+                f"{name} mixes the second device with tensors of shapes {[tuple(x.shape) for x in mixed]}"
+            )
 
     def _result(self, result, there):
         if there:

@@ -5,9 +5,7 @@ import torch
 from transducer_gn.config import EncoderConfig, JoinerConfig, ModelConfig, PredictorConfig, StreamingConfig
 from transducer_gn.model.encoder import Encoder
 
-SMALL_ENCODER = EncoderConfig(
-    feature_dim=16, dim=24, attention_dim=32, heads=4, feedforward_dim=40, layers=3, kernel=5
-)
+SMALL_ENCODER = EncoderConfig(feature_dim=16, dim=24, attention_dim=32, heads=4, feedforward_dim=40, layers=3, kernel=5)
 
 
 def shaken(module: torch.nn.Module, size: float = 0.05) -> torch.nn.Module:

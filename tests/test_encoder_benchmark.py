@@ -1,5 +1,6 @@
 """Invariant: the multiplications that the encoder's benchmark races against are those that torch counts in the encoder,
-forward and backward, but for the depthwise convolutions, which it says it leaves out."""
+forward and backward, but for the depthwise convolutions, which it says it leaves out.
+"""
 
 import importlib.util
 from collections.abc import Callable

@@ -40,7 +40,10 @@ def sentence(rng: random.Random, gap: int) -> tuple[list[str], dict[str, Any]]:
     if rng.random() < 0.7:
         first, settled, other, other_settled = rng.choice(PAIRS)
         pair = (first, settled) if rng.random() < 0.5 else (other, other_settled)
-        return [pair[0], *rng.choices(FILLERS, k=rng.randint(1, gap)), pair[1]], {"kind": "ambiguous", "pair": [first, other]}
+        return [pair[0], *rng.choices(FILLERS, k=rng.randint(1, gap)), pair[1]], {
+            "kind": "ambiguous",
+            "pair": [first, other],
+        }
     return rng.choices(FILLERS, k=rng.randint(2, 4)), {"kind": "ordinary"}
 
 
@@ -76,7 +79,9 @@ def make_toy_data(folder: Path, train: int = 48, dev: int = 12, gap: int = 2, se
     return ToyData(folder, tokenizer.vocab_size)
 
 
-def _cut(name: str, words: list[str], custom: dict[str, Any], features: np.ndarray, writer: NumpyFilesWriter) -> MonoCut:
+def _cut(
+    name: str, words: list[str], custom: dict[str, Any], features: np.ndarray, writer: NumpyFilesWriter
+) -> MonoCut:
     duration = round(len(features) * 0.01, 2)
     stored = Features(
         type="fbank", num_frames=len(features), num_features=80, frame_shift=0.01, sampling_rate=16000, start=0.0,

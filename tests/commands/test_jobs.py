@@ -1,5 +1,6 @@
 """Invariant: jobs run in order and never more than allowed at a time, what they write bears their name, and a stop or a
-failure leaves none running."""
+failure leaves none running.
+"""
 
 import os
 import signal

@@ -1,5 +1,6 @@
 """Invariant: the options of all commands are those of tests/fixtures/options.txt, so that a change is a decision; every
-script of egs/ and local/ is its command, and each can be called with dashes or underscores."""
+script of egs/ and local/ is its command, and each can be called with dashes or underscores.
+"""
 
 import importlib
 import subprocess

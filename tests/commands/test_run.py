@@ -1,5 +1,6 @@
 """Invariant: the runner contains every experiment of the paper, each of its commands is one that its script accepts,
-and what a user gets wrong ends in one sentence."""
+and what a user gets wrong ends in one sentence.
+"""
 
 import importlib
 import os

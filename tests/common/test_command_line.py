@@ -1,5 +1,6 @@
 """Invariant: flags may have dashes or underscores, files of settings may stand on others, and a wrong flag ends in one
-sentence that names it as users do."""
+sentence that names it as users do.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path

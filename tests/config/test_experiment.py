@@ -1,5 +1,6 @@
 """Invariant: files and flags fill every setting, later ones win, and a wrong or contradictory setting ends in one
-sentence that names it."""
+sentence that names it.
+"""
 
 import subprocess
 import sys

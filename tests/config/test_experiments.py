@@ -1,5 +1,6 @@
 """Invariant: a file of experiments says which runs there are, in order, with the numbers of its schedule; a file on
-top of another changes only what it names; and whatever is wrong ends in a sentence that names file, run and field."""
+top of another changes only what it names; and whatever is wrong ends in a sentence that names file, run and field.
+"""
 
 from pathlib import Path
 

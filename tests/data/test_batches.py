@@ -1,5 +1,6 @@
 """Invariant: a batch is the same, bit for bit, whichever process makes it and whenever; stopping after any number of
-batches and resuming gives exactly the rest; ranks share no utterance."""
+batches and resuming gives exactly the rest; ranks share no utterance.
+"""
 
 import random
 from collections import Counter

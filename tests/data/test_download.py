@@ -1,5 +1,6 @@
 """Invariant: only what is missing is downloaded, what users put there by hand is never touched, and failures of the
-network are explained."""
+network are explained.
+"""
 
 import pytest
 from small_corpora import write_chapter

@@ -1,5 +1,6 @@
 """Invariant: stored and fresh features are kaldi-native-fbank's to 1e-3, whatever the number of jobs, and their cuts
-say truly what they are features of."""
+say truly what they are features of.
+"""
 
 import kaldi_native_fbank
 import numpy as np

@@ -1,5 +1,6 @@
 """Invariant: prepare.sh takes a corpus to checked manifests; killed at any moment, the next call completes with the
-same bytes; a finished folder is left alone; anything in LibriSpeech's layout works."""
+same bytes; a finished folder is left alone; anything in LibriSpeech's layout works.
+"""
 
 import os
 import signal

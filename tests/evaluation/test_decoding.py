@@ -1,5 +1,6 @@
 """Invariant: a decode gives the same results however it runs: at once or resumed, in whatever batches, simulated or
-truly chunk by chunk; and its files say the same thing."""
+truly chunk by chunk; and its files say the same thing.
+"""
 
 import gzip
 import json

@@ -1,5 +1,6 @@
 """Invariant: emission times equal the sum over every alignment written out, under the weights the search uses; and a
-word's times of display are read off what was shown."""
+word's times of display are read off what was shown.
+"""
 
 import oracles
 import pytest

@@ -1,5 +1,6 @@
 """Invariant: times of a set are measured once for the same inputs, and two systems are compared on the tokens and words
-that both have."""
+that both have.
+"""
 
 import json
 

@@ -1,5 +1,6 @@
 """Invariant: what is written of a decoded set can be read back the same, whatever the version, and its files for people
-count what kaldialign aligns."""
+count what kaldialign aligns.
+"""
 
 import json
 import os

@@ -41,7 +41,7 @@ def one_word_per_frame():
 
 
 def mean_loss(table, local):
-    """table [audio, state, label]: the streaming model, weights given the audio of the frame and the last word."""
+    """Table [audio, state, label]: the streaming model, weights given the audio of the frame and the last word."""
     logits = table[AUDIO] + one_word_per_frame()
     if local:
         logits = logits.log_softmax(-1)

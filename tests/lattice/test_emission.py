@@ -1,5 +1,6 @@
 """Invariant: a token's emission time is the mean over alignments of its frame: literally, by occupations, and by the
-expectation semiring alike."""
+expectation semiring alike.
+"""
 
 import math
 

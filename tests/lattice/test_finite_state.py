@@ -1,5 +1,6 @@
 """Invariant: exact log Z is the literal sum over every label sequence, for every context, vocabulary and limit on
-tokens per frame; an N-best list covers the share of it that its sequences' label sequences make up."""
+tokens per frame; an N-best list covers the share of it that its sequences' label sequences make up.
+"""
 
 import math
 

@@ -1,5 +1,6 @@
 """Invariant: alpha 1 makes the weights of a point probabilities and leaves Z out, alpha 0 leaves weights alone and Z in
-whole, and everything between lies on the straight line."""
+whole, and everything between lies on the straight line.
+"""
 
 import pytest
 import torch

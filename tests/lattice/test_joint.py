@@ -1,5 +1,6 @@
 """Invariant: W tanh(a + b) + c and the derivative written by hand beside it are what autograd makes of the formula,
-wherever the results are written; inputs that do not fit each other are named."""
+wherever the results are written; inputs that do not fit each other are named.
+"""
 
 import pytest
 import torch

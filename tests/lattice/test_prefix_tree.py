@@ -1,5 +1,6 @@
 """Invariant: a tree holds every distinct prefix of an utterance's sequences exactly once, and following a sequence's
-nodes spells the sequence."""
+nodes spells the sequence.
+"""
 
 import pytest
 import torch

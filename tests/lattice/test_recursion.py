@@ -1,5 +1,6 @@
 """Invariant: a sequence's score is the literal sum over its alignments, its gradients are their occupations,
-whatever the weights, the lengths, the padding, the dtype and the backend."""
+whatever the weights, the lengths, the padding, the dtype and the backend.
+"""
 
 import json
 import math

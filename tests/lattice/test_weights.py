@@ -1,5 +1,6 @@
 """Invariant: weights computed in tiles equal the textbook joiner at every lattice point, and so do their gradients;
-nothing the size of points x J or points x V survives the forward pass."""
+nothing the size of points x J or points x V survives the forward pass.
+"""
 
 import itertools
 

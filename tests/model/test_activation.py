@@ -1,5 +1,6 @@
 """Invariant: non-linearity, norm, dropout and balancer are what their formulas say in value and gradient; balancer and
-dropout act only in training, and padding does not count in the balancer's statistics."""
+dropout act only in training, and padding does not count in the balancer's statistics.
+"""
 
 import numpy as np
 import pytest

@@ -1,5 +1,6 @@
 """Invariant: attention with relative positions is the double loop over queries and keys, with and without gradients,
-with and without a memory of the past, and never NaN."""
+with and without a memory of the past, and never NaN.
+"""
 
 import numpy as np
 import pytest

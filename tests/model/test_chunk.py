@@ -1,5 +1,6 @@
 """Invariant: the chunk mask is its definition frame by frame; draws for training follow their distribution, come from
-the given generator alone, and can be repeated from its state."""
+the given generator alone, and can be repeated from its state.
+"""
 
 from collections import Counter
 

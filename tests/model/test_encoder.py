@@ -1,6 +1,7 @@
 """Invariant: an utterance's frames depend on nothing but its own features within reach of the chunk mask: not on
 padding, not on other utterances, not on later chunks; training-only parts are off in evaluation, and seeds repeat
-everything."""
+everything.
+"""
 
 import pytest
 import torch
@@ -28,9 +29,7 @@ def random_batch(seed: int, utterances: int = 5, longest: int = 160) -> tuple[Te
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("chunk", CHUNKS)
 @pytest.mark.parametrize("with_gradients", [True, False])
-def test_an_utterance_alone_equals_itself_in_any_padded_batch(
-    causal: bool, chunk: Chunk, with_gradients: bool
-) -> None:
+def test_an_utterance_alone_equals_itself_in_any_padded_batch(causal: bool, chunk: Chunk, with_gradients: bool) -> None:
     encoder = small_encoder(causal=causal)
     for seed in range(3):
         features, lengths = random_batch(seed)
@@ -68,9 +67,7 @@ def test_utterances_too_short_for_a_frame_have_none() -> None:
 
 @pytest.mark.parametrize("size, left", [(2, 4), (4, None), (8, 0), (16, 32)])
 @pytest.mark.parametrize("with_gradients", [True, False])
-def test_later_features_change_no_frame_of_a_finished_chunk(
-    size: int, left: int | None, with_gradients: bool
-) -> None:
+def test_later_features_change_no_frame_of_a_finished_chunk(size: int, left: int | None, with_gradients: bool) -> None:
     """Bit for bit. The last frame of a chunk sees features up to 7 after its first."""
     encoder = small_encoder()
     features, lengths = torch.randn(1, 160, 16, generator=torch.Generator().manual_seed(2)), torch.tensor([160])

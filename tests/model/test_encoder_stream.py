@@ -1,5 +1,6 @@
 """Invariant: streams give exactly the frames of the masked pass over the whole utterance, however the features are cut
-and whatever other streams run beside them, and remember no more than their left context."""
+and whatever other streams run beside them, and remember no more than their left context.
+"""
 
 import numpy as np
 import pytest

@@ -1,5 +1,6 @@
 """Invariant: the joiner is the definition W tanh(A e + B p) + b, its public parts put together give the same, and
-half-precision inputs or autocast never lower the precision of what comes out."""
+half-precision inputs or autocast never lower the precision of what comes out.
+"""
 
 import numpy as np
 import pytest
@@ -23,9 +24,7 @@ def joiner() -> Joiner:
 def test_logits_follow_the_definition_at_every_lattice_point(joiner: Joiner) -> None:
     joiner = joiner.double()
     encoder, predictor = torch.randn(2, 3, 6).double(), torch.randn(2, 4, 5).double()
-    logits = joiner(
-        joiner.project_encoder(encoder).unsqueeze(2), joiner.project_predictor(predictor).unsqueeze(1)
-    )
+    logits = joiner(joiner.project_encoder(encoder).unsqueeze(2), joiner.project_predictor(predictor).unsqueeze(1))
     for b, t, u in np.ndindex(2, 3, 4):
         hidden = np.tanh(
             array(joiner.encoder_projection.weight()) @ array(encoder[b, t])

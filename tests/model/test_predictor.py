@@ -1,5 +1,6 @@
 """Invariant: step, unroll and unroll_tree of every predictor give the output that its definition gives for a prefix,
-whatever else is in the batch, and the same gradients; each distinct prefix is computed once."""
+whatever else is in the batch, and the same gradients; each distinct prefix is computed once.
+"""
 
 from collections.abc import Callable
 

@@ -1,5 +1,6 @@
 """Invariant: scaled modules are the plain operations on their effective weights, whichever factor they scale, start at
-the size they promise, and are stored at root mean square 0.1."""
+the size they promise, and are stored at root mean square 0.1.
+"""
 
 import numpy as np
 import pytest

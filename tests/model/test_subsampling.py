@@ -1,5 +1,6 @@
 """Invariant: subsampling is its convolutions written out as loops, output i sees feature frames 4i - 1 to 4i + 7 and
-nothing else, and the number of outputs is that of the formula."""
+nothing else, and the number of outputs is that of the formula.
+"""
 
 import numpy as np
 import pytest

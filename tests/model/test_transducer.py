@@ -1,5 +1,6 @@
 """Invariant: a model built from settings has the sizes they say, trains end to end into every parameter, hands float32
-to the lattice, and the paper's configurations have the paper's numbers of parameters."""
+to the lattice, and the paper's configurations have the paper's numbers of parameters.
+"""
 
 from pathlib import Path
 

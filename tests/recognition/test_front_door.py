@@ -1,5 +1,6 @@
 """Invariant: `transducer_gn.load(...)` transcribes and streams with the text of the search, says one sentence where it
-cannot, and needs nothing that only training, evaluation, reports and synthesis need."""
+cannot, and needs nothing that only training, evaluation, reports and synthesis need.
+"""
 
 import json
 import math

@@ -1,5 +1,6 @@
 """Invariant: two runs are compared on the same utterances, in what the corpus adds as well; and where they were not
-searched alike, that is said."""
+searched alike, that is said.
+"""
 
 from pathlib import Path
 

@@ -1,5 +1,6 @@
 """Invariant: over seeds, values are means of the seeds' own and the interval is that of averaged errors; the share of
-the gap to lookahead is the share of errors."""
+the gap to lookahead is the share of errors.
+"""
 
 from pathlib import Path
 

@@ -1,5 +1,6 @@
 """Invariant: until the settling word starts, nothing that can be heard tells an ambiguous word's two labels apart;
-in controls nothing ever does. All audio depends on the seed alone."""
+in controls nothing ever does. All audio depends on the seed alone.
+"""
 
 import json
 

@@ -1,5 +1,6 @@
 """Invariant: what a report adds for the mini corpus is about its blended words and controls alone, reads results of the
-first version as well, and is nothing on another corpus."""
+first version as well, and is nothing on another corpus.
+"""
 
 import pytest
 

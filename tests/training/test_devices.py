@@ -24,7 +24,8 @@ FINITE_STATE = {"model.predictor.kind": "finite-state", "model.predictor.context
 @pytest.fixture(autouse=True)
 def as_on_a_gpu(monkeypatch):
     """The search looks at sizes to save work where looking is free, on a CPU; here it must do without. Tiles hold rows
-    of several utterances, as on a GPU."""
+    of several utterances, as on a GPU.
+    """
     monkeypatch.setitem(tiles.ACROSS_UTTERANCES, "cpu", True)
     for module in [packing, *vars(search).values()]:
         if hasattr(module, "may_look"):

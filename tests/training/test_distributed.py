@@ -1,5 +1,6 @@
 """Invariant: gradients of ranks that share utterances equal those of one process that has them all; a rank that has
-left its world has no thread of it."""
+left its world has no thread of it.
+"""
 
 import os
 import socket

@@ -1,5 +1,6 @@
 """Invariant: the objective on shared prefixes and few weights equals the paper's formula written out, in value and in
-every gradient; its sample of the regulariser has the right expectation."""
+every gradient; its sample of the regulariser has the right expectation.
+"""
 
 import itertools
 import math

@@ -1,5 +1,6 @@
 """Invariant: Eve's and Eden's numbers are those of their formulas in float64, also after a restart from a saved state;
-Eve over lists of tensors is Eve tensor by tensor, bit for bit, in few operations; the AdamW choice is torch's."""
+Eve over lists of tensors is Eve tensor by tensor, bit for bit, in few operations; the AdamW choice is torch's.
+"""
 
 import io
 

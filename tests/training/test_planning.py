@@ -1,5 +1,6 @@
 """Invariant: a plan depends on the seed, the epoch and the batch's number alone; batches are searched ahead in groups,
-at the alpha of the moment when a group is due, and never where nobody needs competitors."""
+at the alpha of the moment when a group is due, and never where nobody needs competitors.
+"""
 
 import pytest
 import torch

@@ -1,5 +1,6 @@
 """Invariant: real processes that are stopped, killed or divided among machines end with the parameters of a run that
-nothing happened to."""
+nothing happened to.
+"""
 
 import os
 import signal

@@ -82,7 +82,7 @@ class CommandParser(ArgumentParser):
             super().error(message, ex)
         for old, new in self.renamed.items():
             in_file = re.search(r"Group '(.*?)' does not accept option '(.*?)'", message)
-            if re.search(rf"--{re.escape(old)}\b", message) or in_file and ".".join(in_file.groups()) == old:
+            if re.search(rf"--{re.escape(old)}\b", message) or (in_file and ".".join(in_file.groups()) == old):
                 raise UserError(f"{old} is now called {new}; give it under that name") from ex
         raise UserError(f"{sentence(message)}; see --help") from ex
 

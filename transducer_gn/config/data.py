@@ -12,14 +12,14 @@ class SpecAugmentConfig:
     """Masks and warps on training features; the defaults are icefall's.
 
     Attributes:
-        enabled: Whether to use it.
-        time_warp: Largest shift in frames of a warp in time; below 1 there is none.
-        frequency_masks: Number of masks over frequencies.
-        frequency_mask_size: Largest width of such a mask, in mel bins.
-        time_masks: Largest number of masks over time.
-        time_mask_size: Largest width of such a mask, in feature frames.
-        time_mask_share: Largest share of frames that may be masked.
-        probability: How often an utterance is warped, and how often masked.
+        enabled: whether to use it
+        time_warp: largest shift in frames of a warp in time; below 1 there is none
+        frequency_masks: number of masks over frequencies
+        frequency_mask_size: largest width of such a mask, in mel bins
+        time_masks: largest number of masks over time
+        time_mask_size: largest width of such a mask, in feature frames
+        time_mask_share: largest share of frames that may be masked
+        probability: how often an utterance is warped, and how often masked
     """
 
     enabled: bool = True
@@ -37,10 +37,10 @@ class NoiseConfig:
     """Noise mixed into training utterances, from the corpus's noise manifest.
 
     Attributes:
-        enabled: Whether to mix noise in; needs `prepare.sh --musan`.
-        probability: Share of utterances with noise.
-        snr_low: Lowest signal-to-noise ratio, in dB.
-        snr_high: Highest signal-to-noise ratio, in dB.
+        enabled: whether to mix noise in; needs `prepare.sh --musan`
+        probability: share of utterances with noise
+        snr_low: lowest signal-to-noise ratio, in dB
+        snr_high: highest signal-to-noise ratio, in dB
     """
 
     enabled: bool = False
@@ -54,10 +54,10 @@ class VolumeConfig:
     """Random loudness of training utterances.
 
     Attributes:
-        enabled: Whether to change it.
-        probability: Share of utterances changed.
-        scale_low: Smallest factor on the samples.
-        scale_high: Largest factor on the samples.
+        enabled: whether to change it
+        probability: share of utterances changed
+        scale_low: smallest factor on the samples
+        scale_high: largest factor on the samples
     """
 
     enabled: bool = False
@@ -71,20 +71,20 @@ class BatchConfig:
     """How utterances become batches.
 
     Attributes:
-        max_duration: Seconds of audio in a batch, padding included: the only control of its size.
-        num_buckets: Utterances of similar length are batched together; into so many classes of length.
-        buffer_size: Utterances held in memory to shuffle and to choose batches from.
-        shar_buffer_size: The same for each worker that reads from Shar, where features lie in memory, too.
-        min_duration: Shorter utterances are left out of training, in seconds.
-        max_duration_of_utterance: Longer utterances are left out of training, in seconds.
-        max_token_density: Utterances with more tokens than this times their encoder frames are left out of training:
-            so many cannot have been said in that time, and their lattices are large.
-        on_the_fly: Compute features from audio in the workers instead of reading stored ones.
-        num_workers: Processes that load batches; 0 loads them in the training process. Batches do not depend on it.
-        seed: Order, noise, volume and masks depend on it, on the epoch and on the batch's number, and on nothing else.
-        spec_augment: Masks and warps.
-        noise: Noise.
-        volume: Loudness.
+        max_duration: seconds of audio in a batch, padding included: the only control of its size
+        num_buckets: utterances of similar length are batched together; into so many classes of length
+        buffer_size: utterances held in memory to shuffle and to choose batches from
+        shar_buffer_size: the same for each worker that reads from Shar, where features lie in memory, too
+        min_duration: shorter utterances are left out of training, in seconds
+        max_duration_of_utterance: longer utterances are left out of training, in seconds
+        max_token_density: utterances with more tokens than this times their encoder frames are left out of training:
+            so many cannot have been said in that time, and their lattices are large
+        on_the_fly: compute features from audio in the workers instead of reading stored ones
+        num_workers: processes that load batches; 0 loads them in the training process. Batches do not depend on it.
+        seed: order, noise, volume and masks depend on it, on the epoch and on the batch's number, and on nothing else
+        spec_augment: masks and warps
+        noise: noise
+        volume: loudness
     """
 
     max_duration: float = 200.0
@@ -115,7 +115,7 @@ class StorageConfig:
     """How features are stored.
 
     Attributes:
-        tick_power: Features are rounded to multiples of 2 ** tick_power. At -10 they stay within 1e-3 of the exact
+        tick_power: features are rounded to multiples of 2 ** tick_power. At -10 they stay within 1e-3 of the exact
             ones; -5, as icefall stores them, takes a third less space.
     """
 
@@ -126,7 +126,7 @@ class StorageConfig:
 class DataConfig:
     """What to train and validate on.
 
-    Args:
+    Attributes:
         folder: what prepare.sh made
         token_model: kind of the token model, as given to prepare.sh
         batches: how utterances become batches

@@ -14,7 +14,7 @@ DEFAULT_TOKENS_PER_FRAME = 3
 class SystemConfig:
     """Which parameters of an experiment to use.
 
-    Args:
+    Attributes:
         epoch: the end of this epoch; null for the epoch with the lowest error rate on the dev set, as in the paper
         iter: a checkpoint within an epoch instead, by its number of updates
         avg: average the parameters over this many epochs up to that one; 0 for the parameters as they were
@@ -39,7 +39,7 @@ class SystemConfig:
 class RecognitionConfig:
     """How to recognise.
 
-    Args:
+    Attributes:
         method: "beam" or "greedy"
         beam: hypotheses that the beam search keeps
         streaming: "simulated" runs whole utterances under a mask of chunks, "chunks" runs them truly chunk by chunk,
@@ -71,7 +71,7 @@ class RecognitionConfig:
 class EvaluationDataConfig:
     """What to evaluate on.
 
-    Args:
+    Attributes:
         data_dir: what prepare.sh made; null for what the system was trained on
         sets: names of the test sets; null for all dev and test sets of the corpus
         max_duration: seconds of audio that are recognised together
@@ -86,7 +86,7 @@ class EvaluationDataConfig:
 class LatencyConfig:
     """Which times to measure.
 
-    Args:
+    Attributes:
         display: also run the live recogniser, to see when words are shown and last changed
         utterances: measure at most this many of each set, spread evenly over it; null for all
     """

@@ -38,7 +38,7 @@ RENAMED = {
 class Config:
     """All sections of an experiment.
 
-    Args:
+    Attributes:
         model: the Transducer
         data: what to train and validate on
         alignment: help for the beginning of training

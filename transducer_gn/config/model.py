@@ -10,7 +10,7 @@ from transducer_gn.common.errors import require, require_positive, require_proba
 class EncoderConfig:
     """Conformer encoder: from filter banks at 100 Hz to frames at 25 Hz.
 
-    Args:
+    Attributes:
         feature_dim: filter bank channels
         dim: width of the residual stream and of the output
         attention_dim: summed width of the queries (and of keys, values) of all heads
@@ -60,7 +60,7 @@ class EncoderConfig:
 class StreamingConfig:
     """Chunks of attention, in encoder frames of 40 ms: drawn anew for each batch in training, fixed in evaluation.
 
-    Args:
+    Attributes:
         dynamic_chunks: draw a chunk size for every training batch; false trains with full context
         max_chunk: largest chunk drawn in training
         left_chunks: chunks of history in training; null for all
@@ -93,7 +93,7 @@ class StreamingConfig:
 class PredictorConfig:
     """Predictor: the network over the tokens so far.
 
-    Args:
+    Attributes:
         kind: "lstm" remembers all tokens, "finite-state" only the last few
         embedding_dim: width of the token embedding of the LSTM
         dim: width of the LSTM's hidden state, of the finite-state embedding, and of the output
@@ -129,7 +129,7 @@ class PredictorConfig:
 class JoinerConfig:
     """Joiner: from encoder frame and predictor output to one weight per token.
 
-    Args:
+    Attributes:
         dim: width of the hidden layer
         blank_prior: probability of a blank before anything is learnt, the tokens sharing the rest; null for all alike.
             With it, small models begin to learn sooner
@@ -150,7 +150,7 @@ class JoinerConfig:
 class ModelConfig:
     """The Transducer.
 
-    Args:
+    Attributes:
         vocab_size: tokens including blank
         encoder: Conformer encoder
         streaming: chunks of the encoder's attention

@@ -12,7 +12,7 @@ from transducer_gn.config.fields import may_change
 class NormalisationConfig:
     """The way from local to global normalisation, in epochs since training branched off (or began).
 
-    Args:
+    Attributes:
         alpha: interpolation weight to arrive at; 1 is local normalisation, 0 fully global
         alpha_delay: epochs before alpha starts to move
         alpha_per_epoch: how far alpha moves per epoch
@@ -57,7 +57,7 @@ class AlignmentConfig:
     With few tokens per second a Transducer soon learns to emit them all early, before anything is heard, lest the
     utterance end: there it predicts tokens from tokens, and what it hears of each comes too late to be learnt from.
 
-    Args:
+    Attributes:
         diagonal_prior: how strongly alignments of the reference are drawn to the diagonal at first; 0 for not at all.
             At 50, a token that is a tenth of the utterance away from its place has its weight multiplied by exp(-0.5)
         diagonal_epochs: epochs, from the beginning of training, in which this falls to 0
@@ -80,7 +80,7 @@ class AlignmentConfig:
 class CompetitorConfig:
     """The search for competitors in training.
 
-    Args:
+    Attributes:
         count: N, competitors per utterance
         beam: hypotheses that the search keeps, more than count; null for count + 1
         max_tokens_per_frame: tokens that the search may emit at one frame, here and in recognition. Few frames have a
@@ -110,7 +110,7 @@ class CompetitorConfig:
 class ObjectiveConfig:
     """How the objective is evaluated.
 
-    Args:
+    Attributes:
         regulariser_points: at how many competitor points per utterance the regulariser is evaluated, drawn at random
             without bias; "all" evaluates every point, as the paper does. The reference's points are always all in
         negligible: share of the largest gradient that the gradients left out of backward may add up to. Occupations
@@ -125,7 +125,7 @@ class ObjectiveConfig:
     def __post_init__(self) -> None:
         section, points = "objective", self.regulariser_points
         require(
-            points == "all" or isinstance(points, int) and points >= 1,
+            points == "all" or (isinstance(points, int) and points >= 1),
             f"{section}.regulariser_points",
             f'must be "all" or a number of points, 1 or more, not {points!r}',
         )
@@ -141,7 +141,7 @@ class ObjectiveConfig:
 class OptimiserConfig:
     """Optimiser and learning rate.
 
-    Args:
+    Attributes:
         kind: "eve" decays only what has outgrown its target size, "adamw" is torch's
         initial_lr: learning rate before Eden's decay
         lr_updates: updates after which the learning rate starts to fall
@@ -184,7 +184,7 @@ class OptimiserConfig:
 class TrainingConfig:
     """The loop.
 
-    Args:
+    Attributes:
         epochs: epochs in all, those before a branch included
         seed: of parameters and of everything random in a step; each step's draws depend on it and on the step alone
         precision: of the encoder under autocast; sums over lattices are always float32. On a CPU only float32 is fast

@@ -55,7 +55,7 @@ def build_prefix_tree(tokens: Tensor, lengths: Tensor) -> PrefixTree:
         lengths: [B, S] number of tokens; -1 where there is no sequence. Every utterance has a reference.
 
     Returns:
-        The packed trees. A sequence that equals an earlier one is not `distinct`.
+        the packed trees. A sequence that equals an earlier one is not `distinct`.
     """
     check_sequences(tokens, lengths)
     steps = torch.arange(tokens.shape[2] + 1, device=tokens.device)

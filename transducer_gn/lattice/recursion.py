@@ -207,4 +207,4 @@ def _has_kernels(name: str, device_type: str) -> bool:
         return False
     # A constant in k2, a function in fast_rnnt.
     with_cuda = getattr(module, "with_cuda", False)
-    return device_type == "cpu" or device_type == "cuda" and bool(with_cuda() if callable(with_cuda) else with_cuda)
+    return device_type == "cpu" or (device_type == "cuda" and bool(with_cuda() if callable(with_cuda) else with_cuda))

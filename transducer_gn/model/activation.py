@@ -31,7 +31,7 @@ class _DoubleSwish(torch.autograd.Function):
 
 
 def double_swish(x: Tensor) -> Tensor:
-    """x * sigmoid(x - 1), elementwise [...]: close to swish applied twice."""
+    """X * sigmoid(x - 1), elementwise [...]: close to swish applied twice."""
     return _DoubleSwish.apply(x)
 
 
