@@ -23,7 +23,7 @@ def plain(encoder: MoonshineEncoder, samples: Tensor) -> Tensor:
     x = functional.gelu(encoder.third(functional.gelu(encoder.second(x))))[0].T
     outputs = []
     for number, layer in enumerate(encoder.layers, start=1):
-        y = layer.attention_norm(x)
+        y = normalised(x, layer.attention_norm.weight)
         heads = []
         for head in range(shape.heads):
             size = shape.dim // shape.heads
@@ -33,9 +33,14 @@ def plain(encoder: MoonshineEncoder, samples: Tensor) -> Tensor:
             scores = turned(query, shape.rotated) @ turned(key, shape.rotated).T / size**0.5
             heads.append(scores.softmax(1) @ value)
         x = x + layer.attention.output(torch.cat(heads, dim=1))
-        x = x + layer.feedforward(layer.feedforward_norm(x))
-        outputs.append(encoder.output_norm(x) if number == shape.layers else x)
+        x = x + layer.feedforward(normalised(x, layer.feedforward_norm.weight))
+        outputs.append(normalised(x, encoder.output_norm.weight) if number == shape.layers else x)
     return torch.cat(outputs, dim=1)
+
+
+def normalised(x: Tensor, weight: Tensor) -> Tensor:
+    """Each frame of `x` [T, D] with mean 0 and variance 1, then scaled."""
+    return (x - x.mean(1, keepdim=True)) / (x.var(1, keepdim=True, correction=0) + 1e-5).sqrt() * weight
 
 
 def turned(x: Tensor, rotated: int) -> Tensor:

@@ -98,6 +98,8 @@ def test_memory_does_not_grow_with_the_stream() -> None:
     # Keys and values, second outputs of the look-ahead, wave outputs, audio, and the last frame.
     assert max(sizes) <= 3 * left * 2 * SMALL.dim + 8 * 2 * SMALL.dim + 10 * SMALL.dim + (2560 + 200) + SMALL.dim
     assert max(sizes[10:20]) == max(sizes[20:])
+    tensors = [streams[0].samples, streams[0].waves, streams[0].projected, streams[0].last, *streams[0].memory]
+    assert all(tensor.untyped_storage().nbytes() == 4 * tensor.numel() for tensor in tensors)
 
 
 def test_unlimited_left_context_remembers_every_frame() -> None:

@@ -36,9 +36,7 @@ from transducer_gn.model.moonshine_context import (
     outputs,
     wave_outputs,
 )
-from transducer_gn.model.moonshine_layer import MoonshineLayer, rotations
-
-EPSILON = 1e-5
+from transducer_gn.model.moonshine_layer import EPSILON, MoonshineLayer, rotations
 
 
 @dataclass(frozen=True)

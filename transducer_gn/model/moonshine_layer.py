@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+# Added to variances before roots are taken.
 EPSILON = 1e-5
 LONGEST_WAVE = 10000.0
 

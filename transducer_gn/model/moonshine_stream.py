@@ -159,8 +159,7 @@ class StreamingMoonshine:
         sizes, filled = (torch.tensor(n, device=x.device) for n in ([block.size for block in blocks], remembered))
         # Memories that are shorter than the longest are padded in front, blocks behind.
         visible = torch.cat([valid_frames(filled, past).flip(1), valid_frames(sizes, width)], dim=1)[:, None, None]
-        # A stream that gets no frame now sees padding, since a softmax needs something.
-        visible = (visible | ~visible.any(3, keepdim=True)).expand(-1, -1, width, -1)
+        visible = visible.expand(-1, -1, width, -1)
         first = torch.tensor([[block.first] for block in blocks], device=x.device)
         rotation = rotations(first + torch.arange(width, device=x.device), self.encoder.shape.rotated)
         results = []

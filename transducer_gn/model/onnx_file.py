@@ -5,8 +5,8 @@ nodes (operation, name, names of inputs), and its initialisers (name, shape, num
 of values, so a reader of these is shorter than what a dependency on the package and its protobuf would cost.
 
 Field numbers, from the published schema: a model's graph is 7; a graph's nodes are 1 and its initialisers 5; a node's
-inputs are 1, its name 3, its operation 4; a tensor's dimensions are 1, its type 2, its float numbers 4, its name 8,
-its raw numbers 9 and the place of its numbers 14.
+inputs are 1, its name 3, its operation 4; a tensor's dimensions are 1, its type 2, its float numbers 4, its name 8
+and its raw numbers 9.
 """
 
 from collections.abc import Iterator
@@ -92,7 +92,7 @@ def _node(message: memoryview) -> Node:
 def _add_weight(weights: dict[str, np.ndarray], message: memoryview) -> None:
     """Add the tensor of `message` to `weights` if its numbers are 32-bit floats that lie in this file."""
     shape: list[int] = []
-    name, kind, place, numbers = "", 0, 0, []
+    name, kind, numbers = "", 0, []
     for number, value in fields(message):
         if number == 1:
             shape += [value] if isinstance(value, int) else _varints(value)
@@ -102,12 +102,10 @@ def _add_weight(weights: dict[str, np.ndarray], message: memoryview) -> None:
             name = _text(value)
         elif number in (4, 9):  # one by one, packed, or raw: four bytes per number in each case
             numbers.append(_bytes(value))
-        elif number == 14:
-            place = value
     if kind != FLOAT:
         return
     content = b"".join(numbers)
-    if place != 0 or len(content) != 4 * prod(shape):
+    if len(content) != 4 * prod(shape):
         raise NoMessage(f"the numbers of {name} are not in it")
     weights[name] = np.frombuffer(content, dtype="<f4").reshape(shape)
 
