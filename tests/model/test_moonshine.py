@@ -172,6 +172,16 @@ def test_impossible_layers_are_refused_by_name(layers: tuple[int, ...]) -> None:
 
 
 @needs_published_file
+def test_published_encoder_is_as_exact_as_its_numbers() -> None:
+    encoder = read_moonshine_tiny(PUBLISHED_FILE)
+    samples, lengths = batch(audio(80000))
+    with torch.no_grad():
+        single, _ = encoder(samples, lengths, Context(10240, 5120))
+        double, _ = encoder.double()(samples.double(), lengths, Context(10240, 5120))
+    torch.testing.assert_close(single.double(), double, rtol=0, atol=3e-5)
+
+
+@needs_published_file
 @pytest.mark.parametrize("context", [Context(10240), Context(10240, 5120), Context(5120, 2560, 4)])
 def test_published_encoder_gives_the_same_frames_for_cut_audio(context: Context) -> None:
     encoder = read_moonshine_tiny(PUBLISHED_FILE)

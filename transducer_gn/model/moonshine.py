@@ -132,7 +132,7 @@ class MoonshineEncoder(nn.Module):
         visible = visible & (numbers.flatten() < counts.unsqueeze(1)).unsqueeze(1)
         # Padding sees itself, since a softmax needs something.
         visible = visible | torch.eye(visible.shape[2], dtype=torch.bool, device=x.device)
-        rotation = rotations(numbers.flatten().unsqueeze(0), self.shape.rotated)
+        rotation = rotations(numbers.flatten().unsqueeze(0), self.shape.rotated, x.dtype)
         results = []
         x = x.flatten(1, 2)
         for number, layer in enumerate(self.layers[: max(chosen)], start=1):

@@ -27,22 +27,23 @@ class Rotation(NamedTuple):
     sine: Tensor
 
 
-def rotations(numbers: Tensor, rotated: int) -> Rotation:
+def rotations(numbers: Tensor, rotated: int, dtype: torch.dtype) -> Rotation:
     """Rotations of frames.
 
     Args:
         numbers: [B or 1, T] numbers of the frames
         rotated: how many numbers of a head are rotated, R
+        dtype: type of the result
     """
     # 64-bit angles, since after an hour the frames' numbers leave 32-bit ones no digits for the angle.
     exponents = torch.arange(0, rotated, 2, device=numbers.device, dtype=torch.float64) / rotated
     angles = numbers.unsqueeze(2) * LONGEST_WAVE**-exponents
-    return Rotation(angles.cos().float(), angles.sin().float())
+    return Rotation(angles.cos().to(dtype), angles.sin().to(dtype))
 
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:
     """Turn the first R numbers of queries or keys `x` [B, H, T, A] by their frames' angles."""
-    cosine, sine = (part.unsqueeze(1).to(x.dtype) for part in rotation)
+    cosine, sine = (part.unsqueeze(1) for part in rotation)
     rotated = 2 * cosine.shape[3]
     even, odd = x[..., 0:rotated:2], x[..., 1:rotated:2]
     turned = torch.stack([even * cosine - odd * sine, odd * cosine + even * sine], dim=-1)

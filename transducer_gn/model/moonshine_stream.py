@@ -161,7 +161,7 @@ class StreamingMoonshine:
         visible = torch.cat([valid_frames(filled, past).flip(1), valid_frames(sizes, width)], dim=1)[:, None, None]
         visible = visible.expand(-1, -1, width, -1)
         first = torch.tensor([[block.first] for block in blocks], device=x.device)
-        rotation = rotations(first + torch.arange(width, device=x.device), self.encoder.shape.rotated)
+        rotation = rotations(first + torch.arange(width, device=x.device), self.encoder.shape.rotated, x.dtype)
         results = []
         for number, layer in enumerate(self.encoder.layers[: max(self.layers)], start=1):
             memories = [stream.memory[number - 1] for stream in streams]
