@@ -8,6 +8,7 @@ from jsonargparse import ArgumentParser
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.framing import FILTER_BANKS
+from transducer_gn.config.fields import changed_settings
 from transducer_gn.config.front_end import FrontEndConfig
 from transducer_gn.model.moonshine import MOONSHINE_TINY
 from transducer_gn.model.moonshine_context import FRAME_WINDOW, OUTPUT_STEP
@@ -44,6 +45,11 @@ def test_settings_survive_a_file_and_a_command_line() -> None:
     parser.add_class_arguments(FrontEndConfig, "front_end")
     parsed = parser.parse_args(["--front_end.kind", "moonshine-tiny", "--front_end.layers", "[1, 6]"])
     assert parser.instantiate(parsed).front_end == FrontEndConfig("moonshine-tiny", layers=(1, 6))
+
+
+def test_a_file_may_lie_elsewhere_on_resume() -> None:
+    assert changed_settings(FrontEndConfig(file="here"), FrontEndConfig(file="there")) == []
+    assert changed_settings(FrontEndConfig(right=0), FrontEndConfig(right=320)) == ["right (was 0, is 320)"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.model.moonshine import MoonshineEncoder, Statistics
+from transducer_gn.model.moonshine import MoonshineEncoder, Statistics, cumulative_statistics
 from transducer_gn.model.moonshine_context import FULL_CONTEXT, Context, frames
 from transducer_gn.model.moonshine_file import read_moonshine_tiny
 
@@ -107,6 +107,18 @@ def test_what_comes_later_changes_nothing_and_what_is_heard_changes_all(context:
         # The last wave output that fits may end up to 63 samples before.
         assert torch.all(slope[0, heard - 200 : heard - 64] != 0)
         assert torch.all(slope[0, :64] != 0)  # through the statistics, however short the left context
+
+
+def test_statistics_of_long_audio_are_exact() -> None:
+    """Small variations about a large mean, over more numbers than 32-bit sums can take."""
+    waves = 0.9 + 1e-3 * torch.randn(1, 100000, 8, generator=torch.Generator().manual_seed(0))
+    heard = torch.tensor([[10, 50000, 100000]])
+    statistics = cumulative_statistics(waves, heard)
+    mean, rate = statistics.mean_and_rate(torch.float64)
+    for column, count in enumerate(heard[0].tolist()):
+        known = waves[0, :count].double()
+        torch.testing.assert_close(mean[0, column], known.mean(), rtol=1e-7, atol=0)
+        torch.testing.assert_close(rate[0, column], (known.var(correction=0) + 1e-5).rsqrt(), rtol=1e-4, atol=0)
 
 
 @pytest.mark.parametrize("left", [0, 1, 2])

@@ -130,7 +130,7 @@ class MoonshineEncoder(nn.Module):
         numbers = _frame_numbers(blocks, width).to(x.device)
         visible = _visible_slots(blocks, width, context.left).to(x.device)
         visible = visible & (numbers.flatten() < counts.unsqueeze(1)).unsqueeze(1)
-        # Padding sees itself, since a softmax needs something.
+        # Padding sees itself, since not every implementation of attention takes a row that sees nothing.
         visible = visible | torch.eye(visible.shape[2], dtype=torch.bool, device=x.device)
         rotation = rotations(numbers.flatten().unsqueeze(0), self.shape.rotated, x.dtype)
         results = []
@@ -140,7 +140,7 @@ class MoonshineEncoder(nn.Module):
             if number in chosen:
                 results.append(self.result(x, number))
         own = torch.tensor([c * width + i for c, block in enumerate(blocks) for i in range(block.own)])
-        result = torch.cat(results, dim=2).index_select(1, own[: int(counts.max())].to(x.device))
+        result = torch.cat(results, dim=2).index_select(1, own.to(x.device))
         return result * valid_frames(counts, result.shape[1]).unsqueeze(2), counts
 
     def features(
