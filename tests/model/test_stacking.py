@@ -40,3 +40,18 @@ def test_whole_utterances_and_windows_are_the_formula(factor: int) -> None:
 
 def test_utterances_without_a_frame_give_one_of_padding() -> None:
     assert small(4)(torch.ones(2, 3, 5), torch.tensor([3, 1])).shape == (2, 1, 8)
+
+
+def test_padding_changes_no_gradient_in_training() -> None:
+    """The balancer's statistics leave it out: gradients are those of the utterance without padding."""
+    features = torch.randn(1, 12, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    gradients = []
+    for padding in (0, 20):
+        module = small(4).double().train()
+        padded = torch.cat([features, torch.full((1, padding, 5), 3.0, dtype=torch.float64)], dim=1)
+        module(padded, torch.tensor([12]))[:, :3].pow(3).sum().backward()
+        gradients.append(module.output.weight.value.grad)
+    plain = small(4).double()
+    plain(features, torch.tensor([12])).pow(3).sum().backward()
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=0, atol=1e-9)
+    assert not torch.allclose(gradients[0], plain.output.weight.value.grad, rtol=0, atol=1e-4)
