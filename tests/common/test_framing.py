@@ -1,12 +1,14 @@
-"""Invariant: frames are counted as the subsampling makes them, and audio as the windows of features lie."""
+"""Invariant: a framing counts frames and seconds as the convolutions and the streams of its front end do."""
 
 import pytest
 import torch
 from small_models import SMALL_ENCODER
 
-from transducer_gn.common.framing import FILTER_BANKS
+from transducer_gn.common.framing import FILTER_BANKS, Framing
 from transducer_gn.common.units import FRAME_SHIFT, encoder_frames
-from transducer_gn.model.subsampling import Subsampling
+from transducer_gn.model.subsampling import Subsampling, subsampled_lengths
+
+STACKED = Framing(feature_dim=864, feature_step=320, subsampling=4, right=5120)
 
 
 @pytest.mark.parametrize("features", [5, 8, 9, 12, 13, 64, 69])
@@ -35,3 +37,26 @@ def test_times_are_those_of_filter_banks():
     # The last of 16 frames sees features up to 4 * 15 + 7, which is the 68th.
     assert FILTER_BANKS.seconds_heard(16) == pytest.approx(0.68)
     assert FILTER_BANKS.frames_within(0) == FILTER_BANKS.frames_within(8) == 0
+
+
+def test_filter_banks_count_as_their_convolutions_do() -> None:
+    for count in range(300):
+        expected = int(subsampled_lengths(torch.tensor(count)))
+        assert FILTER_BANKS.encoder_frames(count) == encoder_frames(count) == expected
+    assert (FILTER_BANKS.feature_shift, FILTER_BANKS.frame_shift) == (0.01, FRAME_SHIFT)
+    assert [FILTER_BANKS.feature_frames(n) for n in (0, 79, 80, 160, 239, 240)] == [0, 0, 1, 1, 1, 2]
+
+
+def test_a_chunk_of_filter_banks_needs_a_few_features_more() -> None:
+    # Frame 15 sees features 59 to 67, of which 59 is number 60 with the zero vector in front.
+    assert FILTER_BANKS.features_seen(16) == 69
+    assert FILTER_BANKS.seconds_heard(16) == pytest.approx(0.68)
+    assert FILTER_BANKS.emission_seconds(15) == pytest.approx(0.6)
+
+
+def test_stacked_vectors_overlap_nothing_and_come_later_by_the_right_context() -> None:
+    assert [STACKED.encoder_frames(n) for n in (3, 4, 7, 8)] == [0, 1, 1, 2]
+    assert STACKED.frame_shift == pytest.approx(0.08)
+    assert STACKED.features_seen(8) == 32
+    assert STACKED.seconds_heard(8) == pytest.approx(0.64 + 0.32)
+    assert STACKED.emission_seconds(7) == pytest.approx(0.56 + 0.32)

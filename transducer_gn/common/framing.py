@@ -1,7 +1,8 @@
 """How time is cut: samples into feature frames, feature frames into encoder frames. The only place that counts them.
 
-A front end is described by one `Framing`, which its encoder carries as `encoder.framing`; streams, word times and the
-times of a display ask it and know no numbers of their own.
+A front end makes one feature vector every `feature_step` samples; subsampling makes encoder frames of `subsampling`
+vectors each. An encoder carries the `Framing` of its front end as `encoder.framing`; streams, word times and the times
+of a display ask it and know no numbers of their own.
 """
 
 from dataclasses import dataclass
@@ -11,45 +12,77 @@ from transducer_gn.common.units import FEATURE_SHIFT, SAMPLING_RATE, SUBSAMPLING
 
 @dataclass(frozen=True)
 class Framing:
-    """The time of one front end.
+    """The numbers of a front end and its subsampling.
 
     Attributes:
-        sampling_rate: samples per second
-        feature_shift: seconds from one feature frame to the next
-        subsampling: feature frames per encoder frame
-        overlap: how many more feature frames than that an encoder frame sees. The first of them lies before the
-            frame's own, so that a stream begins with one feature frame of padding
+        feature_dim: numbers of a feature vector
+        feature_step: samples from one feature vector to the next
+        subsampling: feature vectors per encoder frame
+        overlap: how many more than that an encoder frame sees
+        margin: zero vectors that stand before the first and after the last feature vector of an utterance
+        right: samples that must be heard after the end of a chunk before its features can be computed
     """
 
-    sampling_rate: int = SAMPLING_RATE
-    feature_shift: float = FEATURE_SHIFT
-    subsampling: int = SUBSAMPLING
-    overlap: int = SUBSAMPLING_OVERLAP
+    feature_dim: int
+    feature_step: int
+    subsampling: int
+    overlap: int = 0
+    margin: int = 0
+    right: int = 0
+
+    @property
+    def feature_shift(self) -> float:
+        """Seconds from one feature vector to the next."""
+        return self.feature_step / SAMPLING_RATE
 
     @property
     def frame_shift(self) -> float:
         """Seconds from one encoder frame to the next."""
         return self.feature_shift * self.subsampling
 
+    @property
+    def right_seconds(self) -> float:
+        """Seconds by which everything is known later than its place in the audio says."""
+        return self.right / SAMPLING_RATE
+
     def samples(self, features: int) -> int:
-        """Samples that so many feature frames stand for."""
-        return features * round(self.sampling_rate * self.feature_shift)
+        """Samples that so many feature vectors stand for."""
+        return features * self.feature_step
+
+    def feature_frames(self, samples: int) -> int:
+        """Feature vectors of an utterance of so many samples, halves rounded up, as lhotse counts them."""
+        return (samples + self.feature_step // 2) // self.feature_step
+
+    def encoder_frames(self, feature_frames: int) -> int:
+        """Encoder frames of an utterance of so many feature vectors."""
+        return self.frames_within(feature_frames + 2 * self.margin)
 
     def features_used(self, frames: int) -> int:
-        """Feature frames that nothing needs any more once so many encoder frames are there."""
+        """Feature vectors that nothing needs any more once so many encoder frames are there."""
         return self.subsampling * frames
 
     def features_seen(self, frames: int) -> int:
-        """Feature frames, padding included, that so many successive encoder frames see."""
+        """Feature vectors, those of the margin included, that so many successive encoder frames see."""
         return self.features_used(frames) + self.overlap
 
     def frames_within(self, features: int) -> int:
-        """Encoder frames that see no more than so many successive feature frames, padding included."""
+        """Encoder frames that see no more than so many successive feature vectors, those of the margin included."""
         return max(0, (features - self.overlap) // self.subsampling)
 
     def seconds_heard(self, frames: int) -> float:
-        """Seconds of audio that must have come before the first so many encoder frames can be there."""
-        return self.feature_shift * (self.features_seen(frames) - 1)
+        """Seconds of audio that must have come before the first so many encoder frames, whole chunks, can be there."""
+        return self.feature_shift * (self.features_seen(frames) - self.margin) + self.right_seconds
+
+    def emission_seconds(self, frame: float) -> float:
+        """When what is emitted at encoder frame `frame`, from 0, is emitted: at its beginning, and `right` later."""
+        return self.frame_shift * frame + self.right_seconds
 
 
-FILTER_BANKS = Framing()
+# Log mel filter banks and the convolutions that make one frame of four.
+FILTER_BANKS = Framing(
+    feature_dim=80,
+    feature_step=round(FEATURE_SHIFT * SAMPLING_RATE),
+    subsampling=SUBSAMPLING,
+    overlap=SUBSAMPLING_OVERLAP,
+    margin=1,
+)

@@ -93,7 +93,7 @@ class RecognitionStream:
     @property
     def seconds(self) -> float:
         """Audio received."""
-        return self._samples / self._framing.sampling_rate
+        return self._samples / SAMPLING_RATE
 
     @property
     def is_ready(self) -> bool:
@@ -113,7 +113,7 @@ class RecognitionStream:
     def add(self, samples: Tensor | np.ndarray, sampling_rate: int = SAMPLING_RATE) -> None:
         """Take more samples [n], any number; UserError if they are not what is needed."""
         self._check_open()
-        samples = check_samples(samples, sampling_rate, self._framing.sampling_rate)
+        samples = check_samples(samples, sampling_rate, SAMPLING_RATE)
         self._samples += len(samples)
         self.encoder.accept(self._fbank.accept(samples))
 
