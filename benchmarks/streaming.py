@@ -134,9 +134,8 @@ def held_bytes(stream: RecognitionStream) -> int:
     """Bytes of all tensors that a stream keeps."""
     tensors = [stream._features, stream._fbank._samples, stream._encoder.features]
     tensors += [part for cache in stream._encoder.caches for part in (cache.memory, cache.history)]
-    pool = stream._beam.prefixes
-    tensors += [*stream._beam.tensors().values(), pool.nodes, pool.parents, pool.tokens, pool.outputs, *pool.state]
-    return sum(tensor.untyped_storage().nbytes() for tensor in tensors)
+    search = stream._recognizer.search
+    return sum(tensor.untyped_storage().nbytes() for tensor in tensors) + search.held_bytes(stream._beam)
 
 
 def memory_over_an_hour(recogniser: StreamingRecogniser, minutes: int) -> tuple[int, int]:

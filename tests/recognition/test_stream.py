@@ -145,15 +145,16 @@ def test_memory_does_not_grow_with_the_stream(recogniser):
     def held(stream) -> int:
         tensors = [stream._features, stream._fbank._samples, stream._encoder.features]
         tensors += [part for cache in stream._encoder.caches for part in (cache.memory, cache.history)]
-        tensors += list(stream._beam.tensors().values()) + [stream._beam.prefixes.outputs, *stream._beam.prefixes.state]
         return sum(tensor.untyped_storage().nbytes() for tensor in tensors)
 
     stream = recogniser.open()
-    sizes = []
+    sizes, prefixes = [], []
     for piece in synthetic_audio(3, 40 * RATE).split(10240):
         stream.accept(piece)
         sizes.append(held(stream))
+        prefixes.append(stream._beam.size())
     assert max(sizes[30:]) <= 1.2 * max(sizes[5:20])
+    assert max(prefixes[30:]) <= 1.2 * max(prefixes[5:20])
 
 
 BAD_AUDIO = {

@@ -6,10 +6,13 @@ import pytest
 import search_oracles
 import torch
 
+from transducer_gn.config import CompetitorConfig
+from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
 from transducer_gn.search.competitors import find_competitors
 
 ALPHA = 0.3
+INTERPOLATION = Interpolation(ALPHA)
 
 
 def found_by_plain_search(table: torch.Tensor, frames: int, beam: int) -> list[list[int]]:
@@ -43,7 +46,7 @@ def test_equal_the_plain_search_without_the_reference(seed, filler):
     references = [found[0][0], found[1][-1], found[2][1] + [1, 2], []]
     tokens, token_lengths = padded(references, filler)
     competitors = find_competitors(
-        model, encoder_out.repeat(4, 1, 1), torch.tensor(lengths), tokens, token_lengths, 5, ALPHA, 6, 2
+        model, encoder_out.repeat(4, 1, 1), torch.tensor(lengths), tokens, token_lengths, CompetitorConfig(5, 6, 2), INTERPOLATION
     )
     wanted = [
         [tokens for tokens in sequences if tokens != reference][:5]
@@ -59,12 +62,12 @@ def test_there_may_be_fewer_than_asked_for_or_none():
     model, encoder_out = search_oracles.table_model(table)
     references, reference_lengths = padded([[1], [1], [], [1, 1]], 0)
     competitors = find_competitors(
-        model, encoder_out.repeat(4, 1, 1), torch.tensor([1, 2, 0, 2]), references, reference_lengths, 3, ALPHA, None, 1
+        model, encoder_out.repeat(4, 1, 1), torch.tensor([1, 2, 0, 2]), references, reference_lengths, CompetitorConfig(3, None, 1), INTERPOLATION
     )
     assert [sorted(sequences) for sequences in to_lists(competitors)] == [[[]], [[], [1, 1]], [], [[], [1]]]
     assert competitors.lengths[2].tolist() == [-1, -1, -1]
     nothing_left = find_competitors(
-        model, encoder_out, torch.tensor([0]), references[2:3], reference_lengths[2:3], 3, ALPHA
+        model, encoder_out, torch.tensor([0]), references[2:3], reference_lengths[2:3], CompetitorConfig(3), INTERPOLATION
     )
     assert nothing_left.tokens.shape == (1, 3, 0)
 
@@ -72,28 +75,26 @@ def test_there_may_be_fewer_than_asked_for_or_none():
 def test_an_utterance_without_any_possible_alignment_has_none():
     model, encoder_out = search_oracles.table_model(torch.full((2, 3, 3), -math.inf).double())
     references, reference_lengths = padded([[1]], 0)
-    competitors = find_competitors(model, encoder_out, torch.tensor([2]), references, reference_lengths, 2, ALPHA)
+    competitors = find_competitors(model, encoder_out, torch.tensor([2]), references, reference_lengths, CompetitorConfig(2), INTERPOLATION)
     assert competitors.lengths.tolist() == [[-1, -1]]
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"count": 0}, "count must be at least 1"),
-        ({"beam": 2}, "beam must exceed count = 2"),
         ({"reference_lengths": torch.tensor([1, 1])}, "references and reference_lengths must be"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, sentence):
     model, encoder_out = search_oracles.table_model(torch.zeros(3, 3, 3).double())
     references, reference_lengths = padded([[1]], 0)
-    defaults = {"references": references, "reference_lengths": reference_lengths, "count": 2, "alpha": ALPHA}
+    defaults = {"references": references, "reference_lengths": reference_lengths}
     with pytest.raises(ValueError, match=sentence):
-        find_competitors(model, encoder_out, torch.tensor([3]), **{**defaults, **arguments})
+        find_competitors(model, encoder_out, torch.tensor([3]), **{**defaults, **arguments}, settings=CompetitorConfig(2), interpolation=INTERPOLATION)
 
 
 def test_faulty_weights_are_refused():
     model, encoder_out = search_oracles.table_model(torch.full((2, 3, 3), math.nan).double())
     references, reference_lengths = padded([[1]], 0)
     with pytest.raises(ValueError, match="NaN"):
-        find_competitors(model, encoder_out, torch.tensor([2]), references, reference_lengths, 2, ALPHA)
+        find_competitors(model, encoder_out, torch.tensor([2]), references, reference_lengths, CompetitorConfig(2), INTERPOLATION)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from transducer_gn.config import RecognitionConfig
+from transducer_gn.config import CompetitorConfig, RecognitionConfig
 from transducer_gn.data.batches import Batch
 from transducer_gn.lattice.finite_state import capped_scores, log_normaliser, sequence_weights
+from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.lattice.prefix_tree import distinct_sequences
 from transducer_gn.recognition.systems import System
 from transducer_gn.search.competitors import find_competitors
@@ -84,9 +85,8 @@ def batch_losses(
         frame_lengths,
         batch.tokens,
         batch.token_lengths,
-        max(counts),
-        alpha,
-        max_tokens_per_frame=max_tokens_per_frame,
+        CompetitorConfig(count=max(counts), max_tokens_per_frame=max_tokens_per_frame),
+        Interpolation(alpha),
     )
     tokens, lengths = competitors.with_references(batch.tokens, batch.token_lengths)
     joiner = model.joiner

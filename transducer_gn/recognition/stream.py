@@ -21,7 +21,6 @@ from transducer_gn.recognition.audio import check_samples
 from transducer_gn.recognition.filter_banks import OnlineFbank
 from transducer_gn.recognition.transcript import Partial, Revisions, Transcript
 from transducer_gn.search.beam import BeamSearch, advance_over
-from transducer_gn.search.beam_state import Beam, concatenate, settle, split
 
 
 class RecognitionStream:
@@ -37,7 +36,7 @@ class RecognitionStream:
         self._fbank = OnlineFbank()
         self._features = torch.zeros(0, NUM_FEATURES)
         self._encoder = recogniser.encoder.open()
-        self._beam = recogniser.search.start(1)
+        self._beam = recogniser.search.start(1)[0]
         self._transcript = Transcript(recogniser.tokenizer, FRAME_SHIFT)
         self._samples = 0
         self._ended = False
@@ -128,13 +127,12 @@ class RecognitionStream:
         if self._ended and len(self._features) == 0 and not self._encoder.finished:
             self._encoder.finish()
 
-    def _take(self, beam: Beam) -> None:
-        """Continue with the beam after new frames."""
-        if bool(beam.faulty[0]):
+    def _take_frames(self) -> None:
+        """See what the beam makes of new frames."""
+        if self._beam.faulty:
             self.error = "the model gives weights that are NaN or infinitely large for this audio"
             return
-        self._beam, settled, tail = settle(beam)
-        self._transcript.update(settled, tail, int(beam.frames[0]))
+        self._transcript.update(*self._beam.settle(), self._beam.frames)
 
 
 class StreamingRecogniser:
@@ -183,12 +181,11 @@ class StreamingRecogniser:
         for stream in ready:
             stream._feed_encoder()
         frames = self.encoder.advance([stream._encoder for stream in ready])
-        # Decreasing lengths, as the search wants them; only the last chunk of a stream can be shorter, or empty.
-        order = sorted((row for row in range(len(ready)) if len(frames[row])), key=lambda row: -len(frames[row]))
+        # Only the last chunk of a stream can be empty.
+        order = [row for row in range(len(ready)) if len(frames[row])]
         if not order:
             return
         padded = torch.nn.utils.rnn.pad_sequence([frames[row] for row in order], batch_first=True)
-        beam = concatenate([ready[row]._beam for row in order])
-        groups = advance_over(self.search, beam, padded, [len(frames[row]) for row in order])
-        for row, own in zip(order, (one for group in groups for one in split(group)), strict=True):
-            ready[row]._take(own)
+        advance_over(self.search, [ready[row]._beam for row in order], padded, [len(frames[row]) for row in order])
+        for row in order:
+            ready[row]._take_frames()

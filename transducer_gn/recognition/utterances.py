@@ -72,12 +72,12 @@ def whole_utterances(system: System, batch: Batch, settings: RecognitionConfig) 
     """Texts of a batch, by one encoder pass under the mask of chunks."""
     chunk = system.chunk(settings)
     encoder_out, frame_lengths = system.model.encoder(batch.features, batch.feature_lengths, chunk)
-    common = dict(alpha=system.alpha, max_tokens_per_frame=system.tokens_per_frame(settings))
+    most = system.tokens_per_frame(settings)
     try:
         if settings.method == "greedy":
-            found = greedy_search(system.model, encoder_out, frame_lengths, **common)
+            found = greedy_search(system.model, encoder_out, frame_lengths, max_tokens_per_frame=most)
         else:
-            found = beam_search(system.model, encoder_out, frame_lengths, settings.beam, 1, **common)
+            found = beam_search(system.model, encoder_out, frame_lengths, settings.beam, 1, system.alpha, most)
     except ValueError as error:
         raise UserError(f"cannot recognise the batch of {batch.ids[0]}: {error}") from error
     return [system.tokenizer.decode(hypotheses[0]) for hypotheses in found.tokens]

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from transducer_gn.config import Config
 from transducer_gn.data.batches import Batch
+from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
 from transducer_gn.model.chunk import Chunk
 from transducer_gn.model.transducer import Transducer
@@ -79,17 +80,14 @@ class TrainingPass(nn.Module):
         Args:
           encoder_out: [B, T, D]; frame_lengths: [B].
         """
-        settings = self.config.competitors
         return find_competitors(
             self.model,
             encoder_out.detach(),
             frame_lengths,
             batch.tokens,
             batch.token_lengths,
-            settings.count,
-            alpha,
-            settings.beam,
-            settings.max_tokens_per_frame,
+            self.config.competitors,
+            Interpolation(alpha),
         )
 
     def _nbest(
