@@ -1,4 +1,4 @@
-"""The beam search equals enumeration where it prunes nothing, and a plain-Python search of the same rules where it does.
+"""The beam search equals enumeration where it prunes nothing, and a plain search of the same rules where it does.
 
 Weights are in double precision; scores of the two then agree to 1e-9, sequences, their order and their times exactly.
 """
@@ -10,33 +10,11 @@ import search_oracles
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from search_oracles import ALPHAS, EXTREMES, random_frames, random_model
 from torch import Tensor
 
-from transducer_gn.config import PredictorConfig
-from transducer_gn.model.joiner import Joiner
-from transducer_gn.model.predictor import build_predictor
 from transducer_gn.search.beam import beam_search
 from transducer_gn.search.hypotheses import NBest
-
-ALPHAS = (0.0, 0.3, 1.0)
-
-
-def random_model(seed: int, kind: str, vocabulary: int) -> search_oracles.Model:
-    """A tiny model with weights large enough for hypotheses to differ, and a bias for or against blank."""
-    torch.manual_seed(seed)
-    config = PredictorConfig(kind=kind, embedding_dim=3, dim=5, layers=1 + seed % 2, context=1 + seed % 3)
-    predictor = build_predictor(config, vocabulary).double()
-    joiner = Joiner(4, predictor.output_dim, 6, vocabulary).double()
-    with torch.no_grad():
-        joiner.output.weight.log_scale += 1.5
-        joiner.output.bias.value += torch.randn(vocabulary).double()
-        joiner.output.bias.value[0] += seed % 3
-    return search_oracles.Model(predictor, joiner)
-
-
-def random_frames(batch: int, frames: int) -> Tensor:
-    """Encoder output [batch, frames, 4]."""
-    return 2 * torch.randn(batch, frames, 4, dtype=torch.double)
 
 
 def plain(model, encoder_out: Tensor, lengths: Tensor, beam: int, alpha: float, cap: int) -> list:
@@ -121,19 +99,6 @@ def test_a_prefix_that_was_forgotten_is_recognised_when_it_returns():
     found = beam_search(model, encoder_out, torch.tensor([8]), 3, 3, 0.0, 1)
     assert found.tokens[0][0] == [1, 2]
     assert found.scores[0][0] == pytest.approx(math.log(2))
-
-
-EXTREMES = {
-    "all weights equal": torch.zeros(6, 4, 4),
-    "blank never among the best": torch.tensor([-50.0, 1, 2, 3]).expand(6, 4, 4),
-    "huge token weights": torch.tensor([0.0, 1e4, 2e4, 3e4]).expand(6, 4, 4),
-    "huge blank weight": torch.tensor([1e4, 0.0, 1, 2]).expand(6, 4, 4),
-    "no blank at all": torch.tensor([-math.inf, 0.0, 1, 2]).expand(6, 4, 4),
-    "nothing but blank": torch.tensor([0.5, -math.inf, -math.inf, -math.inf]).expand(6, 4, 4),
-    "nothing at all": torch.full((6, 4, 4), -math.inf),
-    "a token forbids everything": torch.zeros(6, 4, 4).index_fill(1, torch.tensor([2]), -math.inf),
-    "a dead frame": torch.zeros(6, 4, 4).index_fill(0, torch.tensor([3]), -math.inf),
-}
 
 
 @pytest.mark.parametrize("name", EXTREMES)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from transducer_gn.model.joiner import Joiner
 from transducer_gn.model.lstm import Lstm, LstmState
 from transducer_gn.model.scaled import ScaledTensor
 
@@ -68,18 +69,33 @@ class FusedLstm(nn.Module):
         self.initial_state = lstm.initial_state
         inputs = lstm.layers[0].input_weight.value
         with torch.device(inputs.device):
-            self._lstm = nn.LSTM(inputs.shape[1], lstm.dim, len(lstm.layers), dtype=inputs.dtype).requires_grad_(False)
-        for number, layer in enumerate(lstm.layers):
-            bias = layer.bias().detach()
-            weights = [layer.input_weight(), layer.state_weight(), bias, torch.zeros_like(bias)]
-            for parameter, weight in zip(self._lstm.all_weights[number], weights, strict=True):
-                parameter.copy_(weight.detach())
+            # Of use only once: it lays weights out in memory as cuDNN wants them.
+            flat = nn.LSTM(inputs.shape[1], lstm.dim, len(lstm.layers), dtype=inputs.dtype).requires_grad_(False)
+        self._weights = [weight.detach() for layer in flat.all_weights for weight in layer]
+        with torch.no_grad():
+            for number, layer in enumerate(lstm.layers):
+                bias = layer.bias()
+                effective = [layer.input_weight(), layer.state_weight(), bias, torch.zeros_like(bias)]
+                for weight, value in zip(self._weights[4 * number : 4 * number + 4], effective, strict=True):
+                    weight.copy_(value)
 
     def step(self, x: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
         """See `Lstm.step`."""
         before = state[0].transpose(0, 1), state[1].transpose(0, 1)
-        output, (hidden, cell) = self._lstm(x[None], before)
+        layers = len(before[0])
+        output, hidden, cell = torch.lstm(x[None], before, self._weights, True, layers, 0.0, False, False, False)
         return output[0], (hidden.transpose(0, 1), cell.transpose(0, 1))
+
+
+class ConstantJoiner(Joiner):
+    """A joiner that has its biases at hand."""
+
+    _output_bias: Tensor
+
+    @property
+    def output_bias(self) -> Tensor:
+        """See `Joiner.output_bias`."""
+        return self._output_bias
 
 
 def constant(part: Module, fused: bool = False) -> Module:
@@ -97,4 +113,7 @@ def constant(part: Module, fused: bool = False) -> Module:
         return FusedLstm(part)
     clone = copy.copy(part)
     clone._modules = {name: constant(child, fused) for name, child in part._modules.items()}
+    if type(part) is Joiner:
+        clone.__class__ = ConstantJoiner
+        clone._output_bias = part.output_bias.detach()
     return clone

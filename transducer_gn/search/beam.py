@@ -29,7 +29,7 @@ Points without any possible weight (all logits -inf) end all alignments that rea
 
 This file decides hypothesis by hypothesis, in lists, and leaves to tensors what there is to multiply: for all
 hypotheses of all utterances at once, and only for those that need it. That is the quickest way on a CPU, where a look
-at a value costs nothing.
+at a value costs nothing. On an accelerator, whole utterances are searched by `transducer_gn.search.on_device`.
 """
 
 import math
@@ -43,7 +43,9 @@ from transducer_gn.common.units import BLANK
 from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
 from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.model.constants import constant
+from transducer_gn.search.device_run import run_on_device
 from transducer_gn.search.hypotheses import Beam, Finished, NBest, Round, check_faulty, check_frames, nbest_of
+from transducer_gn.search.on_device import DeviceSearch
 from transducer_gn.search.prefixes import PREFIX_BYTES, PrefixStore, SearchedModel
 
 
@@ -208,9 +210,7 @@ class BeamSearch:
             second += scores[start:end] + padding[end - start :]
         return torch.logaddexp(self._tensor(first), self._tensor(second))[kept]
 
-    def _extend(
-        self, beams: Sequence[Beam], hypotheses: Round, weighed: Weighed, finished: list[Finished]
-    ) -> Round:
+    def _extend(self, beams: Sequence[Beam], hypotheses: Round, weighed: Weighed, finished: list[Finished]) -> Round:
         """The next round: the most promising extensions, with their prefixes in the store."""
         chosen, ends = self._choose(hypotheses, weighed, finished)
         if not chosen:
@@ -309,21 +309,6 @@ def advance_over(search: BeamSearch, beams: list[Beam], encoder_out: Tensor, len
         search.advance(running, frames[: len(running), t])
 
 
-def search_batch(search: BeamSearch, encoder_out: Tensor, frame_lengths: Tensor) -> NBest:
-    """All hypotheses of each utterance, in the order of the beam; ValueError if the model is at fault.
-
-    Args:
-        search: what to search with
-        encoder_out: [B, T, D]
-        frame_lengths: [B] number of frames of each utterance; what lies beyond is ignored
-    """
-    lengths = check_frames(encoder_out, frame_lengths)
-    beams = search.start(len(lengths))
-    advance_over(search, beams, encoder_out, lengths)
-    check_faulty([beam.faulty for beam in beams])
-    return search.hypotheses(beams)
-
-
 def beam_search(
     model: SearchedModel,
     encoder_out: Tensor,
@@ -350,5 +335,18 @@ def beam_search(
     """
     if not 1 <= nbest <= beam:
         raise ValueError(f"nbest must be between 1 and beam = {beam}, not {nbest}")
-    search = BeamSearch(model, beam, alpha, max_tokens_per_frame)
-    return search_batch(search, encoder_out, frame_lengths).best(nbest)
+    lengths = check_frames(encoder_out, frame_lengths)
+    if may_look(encoder_out):
+        search = BeamSearch(model, beam, alpha, max_tokens_per_frame)
+        beams = search.start(len(lengths))
+        advance_over(search, beams, encoder_out, lengths)
+        check_faulty([own.faulty for own in beams])
+        return search.hypotheses(beams).best(nbest)
+    with torch.no_grad():
+        on_device = DeviceSearch(model, len(lengths), beam, Interpolation(alpha), max_tokens_per_frame)
+    return run_on_device(on_device, encoder_out, lengths).best(nbest)
+
+
+def may_look(tensor: Tensor) -> bool:
+    """Whether values of `tensor` can be read without synchronising with a device."""
+    return tensor.device.type == "cpu"
