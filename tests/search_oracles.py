@@ -12,6 +12,10 @@ import torch
 from oracles import log_sum_exp
 from torch import Tensor, nn
 
+from transducer_gn.config import PredictorConfig
+from transducer_gn.model.joiner import Joiner
+from transducer_gn.model.predictor import build_predictor
+
 Prefix = tuple[int, ...]
 Logits = Callable[[int, Prefix], list[float]]
 
@@ -212,3 +216,37 @@ def table_logits(table: Tensor, context: int = 1) -> Logits:
         return rows[t][state]
 
     return logits
+
+
+ALPHAS = (0.0, 0.3, 1.0)
+
+
+def random_model(seed: int, kind: str, vocabulary: int) -> Model:
+    """A tiny model with weights large enough for hypotheses to differ, and a bias for or against blank."""
+    torch.manual_seed(seed)
+    config = PredictorConfig(kind=kind, embedding_dim=3, dim=5, layers=1 + seed % 2, context=1 + seed % 3)
+    predictor = build_predictor(config, vocabulary).double()
+    joiner = Joiner(4, predictor.output_dim, 6, vocabulary).double()
+    with torch.no_grad():
+        joiner.output.weight.log_scale += 1.5
+        joiner.output.bias.value += torch.randn(vocabulary).double()
+        joiner.output.bias.value[0] += seed % 3
+    return Model(predictor, joiner)
+
+
+def random_frames(batch: int, frames: int) -> Tensor:
+    """Encoder output [batch, frames, 4]."""
+    return 2 * torch.randn(batch, frames, 4, dtype=torch.double)
+
+
+EXTREMES = {
+    "all weights equal": torch.zeros(6, 4, 4),
+    "blank never among the best": torch.tensor([-50.0, 1, 2, 3]).expand(6, 4, 4),
+    "huge token weights": torch.tensor([0.0, 1e4, 2e4, 3e4]).expand(6, 4, 4),
+    "huge blank weight": torch.tensor([1e4, 0.0, 1, 2]).expand(6, 4, 4),
+    "no blank at all": torch.tensor([-math.inf, 0.0, 1, 2]).expand(6, 4, 4),
+    "nothing but blank": torch.tensor([0.5, -math.inf, -math.inf, -math.inf]).expand(6, 4, 4),
+    "nothing at all": torch.full((6, 4, 4), -math.inf),
+    "a token forbids everything": torch.zeros(6, 4, 4).index_fill(1, torch.tensor([2]), -math.inf),
+    "a dead frame": torch.zeros(6, 4, 4).index_fill(0, torch.tensor([3]), -math.inf),
+}

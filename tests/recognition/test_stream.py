@@ -144,11 +144,13 @@ def test_revisions_count_what_was_taken_back(recogniser):
 
 def test_memory_does_not_grow_with_the_stream(recogniser):
     stream = LiveStream(recogniser)
-    sizes = []
+    sizes, prefixes = [], []
     for piece in synthetic_audio(3, 40 * RATE).split(10240):
         stream.accept(piece)
         sizes.append(held_bytes(stream))
+        prefixes.append(stream._stream.text.beam.size())
     assert max(sizes[30:]) <= 1.2 * max(sizes[5:20])
+    assert max(prefixes[30:]) <= 1.2 * max(prefixes[5:20])
 
 
 BAD_AUDIO = {

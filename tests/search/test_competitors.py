@@ -6,10 +6,13 @@ import pytest
 import search_oracles
 import torch
 
+from transducer_gn.config import CompetitorConfig
+from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
-from transducer_gn.search.competitors import find_competitors
+from transducer_gn.search.competitors import Searched, find_competitors, find_competitors_together
 
 ALPHA = 0.3
+NORMALISATION = Interpolation(ALPHA)
 
 
 def found_by_plain_search(table: torch.Tensor, frames: int, beam: int) -> list[list[int]]:
@@ -43,7 +46,13 @@ def test_equal_the_plain_search_without_the_reference(seed, filler):
     references = [found[0][0], found[1][-1], found[2][1] + [1, 2], []]
     tokens, token_lengths = padded(references, filler)
     competitors = find_competitors(
-        model, encoder_out.repeat(4, 1, 1), torch.tensor(lengths), tokens, token_lengths, 5, ALPHA, 6, 2
+        model,
+        encoder_out.repeat(4, 1, 1),
+        torch.tensor(lengths),
+        tokens,
+        token_lengths,
+        CompetitorConfig(5, 6, 2),
+        NORMALISATION,
     )
     wanted = [
         [tokens for tokens in sequences if tokens != reference][:5]
@@ -54,17 +63,45 @@ def test_equal_the_plain_search_without_the_reference(seed, filler):
     assert tree.distinct.sum(1).tolist() == [1 + len(sequences) for sequences in wanted]
 
 
+def test_batches_that_are_searched_together_get_what_they_get_alone():
+    torch.manual_seed(3)
+    table = torch.randn(7, 3, 3).double()
+    model, encoder_out = search_oracles.table_model(table)
+    batches = []
+    for frames, references in ((5, [[1, 2], []]), (7, [[2]]), (3, [[1], [2], [1, 1]])):
+        tokens, lengths = padded(references, 0)
+        frame_lengths = torch.arange(frames, frames - len(references), -1)
+        batches.append(Searched(encoder_out[:, :frames].repeat(len(references), 1, 1), frame_lengths, tokens, lengths))
+    settings = CompetitorConfig(4, None, 2)
+    together = find_competitors_together(model, batches, settings, NORMALISATION)
+    for batch, found in zip(batches, together, strict=True):
+        (alone,) = find_competitors_together(model, [batch], settings, NORMALISATION)
+        assert torch.equal(found.tokens, alone.tokens) and torch.equal(found.lengths, alone.lengths)
+
+
 def test_there_may_be_fewer_than_asked_for_or_none():
     table = torch.tensor([0.0, 1.0, -math.inf]).double().expand(2, 3, 3)
     model, encoder_out = search_oracles.table_model(table)
     references, reference_lengths = padded([[1], [1], [], [1, 1]], 0)
     competitors = find_competitors(
-        model, encoder_out.repeat(4, 1, 1), torch.tensor([1, 2, 0, 2]), references, reference_lengths, 3, ALPHA, None, 1
+        model,
+        encoder_out.repeat(4, 1, 1),
+        torch.tensor([1, 2, 0, 2]),
+        references,
+        reference_lengths,
+        CompetitorConfig(3, None, 1),
+        NORMALISATION,
     )
     assert [sorted(sequences) for sequences in to_lists(competitors)] == [[[]], [[], [1, 1]], [], [[], [1]]]
     assert competitors.lengths[2].tolist() == [-1, -1, -1]
     nothing_left = find_competitors(
-        model, encoder_out, torch.tensor([0]), references[2:3], reference_lengths[2:3], 3, ALPHA
+        model,
+        encoder_out,
+        torch.tensor([0]),
+        references[2:3],
+        reference_lengths[2:3],
+        CompetitorConfig(3),
+        NORMALISATION,
     )
     assert nothing_left.tokens.shape == (1, 3, 0)
 
@@ -72,28 +109,37 @@ def test_there_may_be_fewer_than_asked_for_or_none():
 def test_an_utterance_without_any_possible_alignment_has_none():
     model, encoder_out = search_oracles.table_model(torch.full((2, 3, 3), -math.inf).double())
     references, reference_lengths = padded([[1]], 0)
-    competitors = find_competitors(model, encoder_out, torch.tensor([2]), references, reference_lengths, 2, ALPHA)
+    competitors = find_competitors(
+        model, encoder_out, torch.tensor([2]), references, reference_lengths, CompetitorConfig(2), NORMALISATION
+    )
     assert competitors.lengths.tolist() == [[-1, -1]]
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"count": 0}, "count must be at least 1"),
-        ({"beam": 2}, "beam must exceed count = 2"),
         ({"reference_lengths": torch.tensor([1, 1])}, "references and reference_lengths must be"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, sentence):
     model, encoder_out = search_oracles.table_model(torch.zeros(3, 3, 3).double())
     references, reference_lengths = padded([[1]], 0)
-    defaults = {"references": references, "reference_lengths": reference_lengths, "count": 2, "alpha": ALPHA}
+    defaults = {"references": references, "reference_lengths": reference_lengths}
     with pytest.raises(ValueError, match=sentence):
-        find_competitors(model, encoder_out, torch.tensor([3]), **{**defaults, **arguments})
+        find_competitors(
+            model,
+            encoder_out,
+            torch.tensor([3]),
+            **{**defaults, **arguments},
+            settings=CompetitorConfig(2),
+            interpolation=NORMALISATION,
+        )
 
 
 def test_faulty_weights_are_refused():
     model, encoder_out = search_oracles.table_model(torch.full((2, 3, 3), math.nan).double())
     references, reference_lengths = padded([[1]], 0)
     with pytest.raises(ValueError, match="NaN"):
-        find_competitors(model, encoder_out, torch.tensor([2]), references, reference_lengths, 2, ALPHA)
+        find_competitors(
+            model, encoder_out, torch.tensor([2]), references, reference_lengths, CompetitorConfig(2), NORMALISATION
+        )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from transducer_gn.config import RecognitionConfig
+from transducer_gn.config import CompetitorConfig, RecognitionConfig
 from transducer_gn.data.batches import Batch
 from transducer_gn.lattice.finite_state import capped_scores, log_normaliser, sequence_weights, state_logits
 from transducer_gn.lattice.interpolation import Interpolation
@@ -82,9 +82,8 @@ def batch_losses(
         frame_lengths,
         batch.tokens,
         batch.token_lengths,
-        max(counts),
-        interpolation.alpha,
-        max_tokens_per_frame=max_tokens_per_frame,
+        CompetitorConfig(count=max(counts), max_tokens_per_frame=max_tokens_per_frame),
+        interpolation,
     )
     tokens, lengths = competitors.with_references(batch.tokens, batch.token_lengths)
     logits = state_logits(model.joiner.lattice_inputs(encoder_out, frame_lengths, model.predictor.all_states()))

@@ -38,9 +38,7 @@ class LstmLayer(nn.Module):
 
     def step(self, x: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """From input `x` [B, inputs] and states [B, H] to the next states [B, H]."""
-        # A step has few rows, so that scaling the rows is cheaper than scaling the weights.
-        gates = functional.linear(x * self.input_weight.scale(), self.input_weight.value, self.bias())
-        gates = gates + functional.linear(hidden * self.state_weight.scale(), self.state_weight.value)
+        gates = self.input_weight.product(x, self.bias()) + self.state_weight.product(hidden)
         add, keep, candidate, show = gates.chunk(4, dim=-1)
         cell = keep.sigmoid() * cell + add.sigmoid() * candidate.tanh()
         return show.sigmoid() * cell.tanh(), cell

@@ -34,6 +34,18 @@ class ScaledTensor(nn.Module):
         """The effective values [*shape]."""
         return self.value * self.scale()
 
+    def product(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """From `x` [..., inputs] to [..., outputs], as a layer of these weights [outputs, inputs] and a bias would."""
+        # Scale whichever is smaller: for a streaming step of a few frames, scaling the weights would cost more
+        # than multiplying by them.
+        if x.numel() < self.value.numel():
+            return functional.linear(x * self.scale(), self.value, bias)
+        return functional.linear(x, self(), bias)
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """The effective rows [..., dim] of a table [entries, dim] that `ids` [...] name."""
+        return functional.embedding(ids, self.value) * self.scale()
+
 
 class ScaledBias(ScaledTensor):
     """Biases [size] that start near zero with scale 1.
@@ -55,13 +67,7 @@ class ScaledLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """From `x` [..., inputs] to [..., outputs]."""
-        bias = None if self.bias is None else self.bias()
-        outputs, inputs = self.weight.value.shape
-        # Scale whichever is smaller: for a streaming step of a few frames, scaling the weights would cost more
-        # than multiplying by them.
-        if x.numel() < outputs * inputs:
-            return functional.linear(x * self.weight.scale(), self.weight.value, bias)
-        return functional.linear(x, self.weight(), bias)
+        return self.weight.product(x, None if self.bias is None else self.bias())
 
 
 class ScaledEmbedding(nn.Module):
@@ -73,7 +79,7 @@ class ScaledEmbedding(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """From `ids` [...] to embeddings [..., dim]."""
-        return functional.embedding(ids, self.weight.value) * self.weight.scale()
+        return self.weight.rows(ids)
 
 
 class ScaledConv2d(nn.Module):

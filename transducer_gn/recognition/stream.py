@@ -23,7 +23,7 @@ from transducer_gn.recognition.audio import check_samples
 from transducer_gn.recognition.filter_banks import OnlineFbank
 from transducer_gn.recognition.transcript import GrowingTranscript, Revisions, Spelling, Transcript
 from transducer_gn.search.beam import BeamSearch, advance_over
-from transducer_gn.search.beam_state import Beam, concatenate, settle, split
+from transducer_gn.search.hypotheses import Beam
 
 
 class BeamText:
@@ -44,13 +44,12 @@ class BeamText:
         """How often and how far back the text was changed."""
         return self._transcript.revisions
 
-    def update(self, beam: Beam) -> None:
-        """Continue with the beam after new frames."""
-        if bool(beam.faulty[0]):
+    def update(self) -> None:
+        """See what the beam makes of new frames."""
+        if self.beam.faulty:
             self.error = "the model gives weights that are NaN or infinitely large for this audio"
             return
-        self.beam, settled, tail = settle(beam)
-        self._transcript.update(settled, tail, int(beam.frames[0]))
+        self._transcript.update(*self.beam.settle(), self.beam.frames)
 
     def transcript(self, final: bool) -> Transcript:
         """The text as it stands, all of it stable if it is final; UserError if recognition has failed."""
@@ -64,15 +63,13 @@ class BeamText:
 @torch.no_grad()
 def advance_texts(search: BeamSearch, texts: list[BeamText], frames: list[Tensor]) -> None:
     """Take the beam of each utterance over its new encoder frames [n, D], of which there may be none, in one batch."""
-    # Decreasing lengths, as the search wants them.
-    order = sorted((row for row, own in enumerate(frames) if len(own)), key=lambda row: -len(frames[row]))
-    if not order:
+    rows = [row for row, own in enumerate(frames) if len(own)]
+    if not rows:
         return
-    padded = pad_sequence([frames[row] for row in order], batch_first=True)
-    beam = concatenate([texts[row].beam for row in order])
-    groups = advance_over(search, beam, padded, [len(frames[row]) for row in order])
-    for row, own in zip(order, (one for group in groups for one in split(group)), strict=True):
-        texts[row].update(own)
+    padded = pad_sequence([frames[row] for row in rows], batch_first=True)
+    advance_over(search, [texts[row].beam for row in rows], padded, [len(frames[row]) for row in rows])
+    for row in rows:
+        texts[row].update()
 
 
 class RecognitionStream:
@@ -167,7 +164,7 @@ class StreamingRecogniser:
     def open(self) -> RecognitionStream:
         """A new stream."""
         framing = self.encoder.framing
-        text = BeamText(self.search.start(1), self.tokenizer, framing)
+        text = BeamText(self.search.start(1)[0], self.tokenizer, framing)
         return RecognitionStream(self.encoder.open(), text, framing)
 
     def advance(self, streams: Iterable[RecognitionStream]) -> None:

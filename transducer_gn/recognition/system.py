@@ -138,7 +138,7 @@ class System:
         fbank = OnlineFbank()
         features = torch.cat([fbank.accept(samples), fbank.finish()]).to(self.device)
         search = self._search(settings)
-        text = BeamText(search.start(1), self.tokenizer, self.model.encoder.framing)
+        text = BeamText(search.start(1)[0], self.tokenizer, self.model.encoder.framing)
         lengths = torch.tensor([len(features)])
         frames, counts = self.model.encoder(features[None], lengths, FULL_CONTEXT)
         advance_texts(search, [text], [frames[0, : int(counts[0])]])

@@ -57,12 +57,12 @@ def recognise_frames(
     system: System, batch: Batch, encoded: tuple[Tensor, Tensor], settings: RecognitionConfig
 ) -> list[Recognised]:
     """Recognise the utterances of a batch from the encoder's frames [B, T, D] and their numbers [B]."""
-    common = dict(alpha=system.alpha, max_tokens_per_frame=system.tokens_per_frame(settings))
+    most = system.tokens_per_frame(settings)
     try:
         if settings.method == "greedy":
-            found = greedy_search(system.model, *encoded, **common)
+            found = greedy_search(system.model, *encoded, max_tokens_per_frame=most)
         else:
-            found = beam_search(system.model, *encoded, settings.beam, 1, **common)
+            found = beam_search(system.model, *encoded, settings.beam, 1, system.alpha, most)
     except ValueError as error:
         raise UserError(f"cannot recognise the batch of {batch.ids[0]}: {error}") from error
     return recognised(batch, [system.tokenizer.decode(hypotheses[0]).split() for hypotheses in found.tokens])

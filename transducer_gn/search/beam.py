@@ -1,4 +1,4 @@
-"""Time-synchronous beam search on tensors, for a whole batch at once.
+"""Time-synchronous beam search for a batch of utterances.
 
 An arc weighs `logits - alpha * log_sum`, and the score of a token sequence is the log-sum over those of its alignments
 that the search kept. With K hypotheses (`beam`) and at most S tokens per frame (`max_tokens_per_frame`), one frame is:
@@ -12,295 +12,341 @@ that the search kept. With K hypotheses (`beam`) and at most S tokens per frame 
    finished so far (if there are K). For alpha = 1, what this leaves out could not have entered the beam by itself.
 3. After the last round, the K best of the finished hypotheses are the beam at the next frame.
 
+    beam at frame t        round 0          round 1             round 2          beam at frame t + 1
+
+      a b ────────────────── a b ──blank──────────────────────────────────────┐
+                              └──c──────► a b c ──blank──────────────────────┐│
+                                            └──d──────► a b c d ──blank─────┐││
+      a b c ──────────────── a b c ──blank────────────────────────────────┐ │││
+                                └──e──► promise below the K-th finished   │ │││      a b c    (two alignments,
+                                                                          ▼ ▼▼▼               merged by log-add)
+                                                       finished ─────► K best ────►  a b
+
 Scores are compared in single precision relative to the best of the frame. Ties go to the earlier round, then to the
 better slot, then to the smaller token id. Nothing depends on other utterances of the batch.
 
 Points without any possible weight (all logits -inf) end all alignments that reach them.
+
+This file decides hypothesis by hypothesis, in lists, and leaves to tensors what there is to multiply: for all
+hypotheses of all utterances at once, and only for those that need it. That is the quickest way on a CPU, where a look
+at a value costs nothing. On an accelerator, whole utterances are searched by `transducer_gn.search.on_device`.
 """
 
-from dataclasses import replace
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from transducer_gn.common.units import BLANK
 from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
-from transducer_gn.search import packing
-from transducer_gn.search.beam_state import Beam, hypotheses_of
-from transducer_gn.search.frame import Finished, Round
-from transducer_gn.search.hypotheses import Hypotheses, NBest, concatenate_hypotheses
-from transducer_gn.search.paths import EMPTY, extend_paths, find_extensions, start_paths
-from transducer_gn.search.prefix_pool import NO_NODE, PrefixPool
-from transducer_gn.search.ranking import best_indices
+from transducer_gn.lattice.interpolation import Interpolation
+from transducer_gn.model.constants import constant
+from transducer_gn.search.device_run import run_on_device
+from transducer_gn.search.hypotheses import Beam, Finished, NBest, Round, check_faulty, check_frames, nbest_of
+from transducer_gn.search.on_device import DeviceSearch
+from transducer_gn.search.prefixes import PREFIX_BYTES, PrefixStore, SearchedModel
+
+
+@dataclass(slots=True)
+class Weighed:
+    """The points of a round at a frame.
+
+    Attributes:
+        logits: [n, V] raw weights of all arcs
+        log_sums: [n] what they sum to, or 0 where all of them are -inf
+        offsets: [n] what turns a raw weight into a promise
+    """
+
+    logits: Tensor
+    log_sums: Tensor
+    offsets: Tensor
 
 
 class BeamSearch:
     """The search over one model: starts beams and takes them from frame to frame.
 
+    The model's parameters count as constants from now on.
+
     Args:
-      model: anything with a `predictor` (see `transducer_gn.model.predictor.Predictor`) and a `joiner` with
-        `project_encoder`, `project_predictor` and a call from both projections to logits.
-      beam: K, hypotheses kept per utterance.
-      alpha: weight of local normalisation, from 0 to 1.
-      max_tokens_per_frame: S.
+        model: a predictor and a joiner
+        beam: K, hypotheses kept per utterance
+        alpha: weight of local normalisation, from 0 to 1
+        max_tokens_per_frame: S
     """
 
     def __init__(
-        self, model, beam: int, alpha: float, max_tokens_per_frame: int = DEFAULT_TOKENS_PER_FRAME
+        self, model: SearchedModel, beam: int, alpha: float, max_tokens_per_frame: int = DEFAULT_TOKENS_PER_FRAME
     ) -> None:
         if beam < 1:
             raise ValueError(f"beam must be at least 1, not {beam}")
-        if not 0 <= alpha <= 1:
-            raise ValueError(f"alpha must be between 0 and 1, not {alpha}")
         if max_tokens_per_frame < 1:
             raise ValueError(f"max_tokens_per_frame must be at least 1, not {max_tokens_per_frame}")
-        self.model = model
+        self.interpolation = Interpolation(alpha)
         self.beam = beam
-        self.alpha = alpha
         self.max_tokens_per_frame = max_tokens_per_frame
+        self._joiner = constant(model.joiner)
+        with torch.no_grad():
+            self._store = PrefixStore(constant(model.predictor), self._joiner)
 
-    def start(self, batch: int) -> Beam:
-        """Beams with the empty sequence alone, before any frame."""
-        # Rows for the beam, for the prefixes of all rounds, and for as many to choose from in the last one.
-        prefixes = PrefixPool.start(self.model, batch, self.beam * (2 + self.max_tokens_per_frame))
-        scores = prefixes.outputs.new_full((batch, self.beam), -torch.inf)
-        scores[:, 0] = 0
-        slots = torch.zeros_like(scores, dtype=torch.long)
-        return Beam(
-            scores=scores,
-            offsets=torch.zeros(batch, dtype=torch.double, device=scores.device),
-            rows=slots,
-            lengths=slots,
-            paths=start_paths(batch, self.beam, scores.device),
-            frames=slots[:, 0],
-            faulty=torch.zeros(batch, dtype=torch.bool, device=scores.device),
-            prefixes=prefixes,
-        )
+    def start(self, batch: int) -> list[Beam]:
+        """Beams of the empty sequence alone, before any frame, one for each utterance."""
+        beams = []
+        for _ in range(batch):
+            root = self._store.root()
+            beams.append(Beam(root, [root]))
+            self._store.hold(beams[-1])
+        return beams
 
-    def advance(self, beam: Beam, frame: Tensor) -> Beam:
-        """Take beams over one frame, given as its projected encoder output [B, J]. Waits for no device.
-
-        The given beams are used up: their `prefixes` are overwritten.
-        """
-        hypotheses = self._first_round(beam)
-        finished, faulty = None, beam.faulty
+    @torch.no_grad()
+    def advance(self, beams: Sequence[Beam], frame: Tensor) -> None:
+        """Take beams over one frame, given as its projected encoder output [B, J]."""
+        self._store.make_room()
+        hypotheses = self._first_round(beams)
+        finished = [Finished() for _ in beams]
         for step in range(self.max_tokens_per_frame + 1):
-            width = packing.width_to_compute(hypotheses.scores > -torch.inf)
-            if width == 0:
+            if not hypotheses.prefixes:
                 break
-            live = hypotheses.narrow(width)
-            logits, log_sums, is_faulty = self._weigh(beam.prefixes, live, frame)
-            faulty = faulty | is_faulty
-            blanks = live.scores + logits[:, :, BLANK] - self.alpha * log_sums
-            finished = finished.merge(live, blanks) if finished else self._finish_beam(hypotheses, blanks)
-            if step < self.max_tokens_per_frame:
-                hypotheses = self._extend(beam, live, logits, log_sums, finished, step)
-        return self._next_beam(beam, finished, faulty)
+            weighed = self._weigh(beams, hypotheses, frame)
+            self._finish(hypotheses, weighed, finished, merge=step > 0)
+            if step == self.max_tokens_per_frame:
+                break
+            hypotheses = self._extend(beams, hypotheses, weighed, finished)
+        for beam, own in zip(beams, finished, strict=True):
+            self._next(beam, own)
 
-    def _first_round(self, beam: Beam) -> Round:
-        """The beam as round 0."""
-        batch, steps, device = len(beam), self.max_tokens_per_frame, beam.scores.device
+    def project(self, encoder_out: Tensor) -> Tensor:
+        """Frames [B, T, J] to advance over from encoder frames [B, T, D]."""
+        with torch.no_grad():
+            return self._joiner.project_encoder(encoder_out)
+
+    def hypotheses(self, beams: Sequence[Beam]) -> NBest:
+        """All hypotheses of beams, in their order."""
+        # Scores are those of the model's precision; their sum with the offset is not.
+        scores = [self._tensor(beam.scores).double() + beam.offset for beam in beams]
+        return nbest_of(list(beams), [own.tolist() for own in scores])
+
+    def held_bytes(self, beam: Beam) -> int:
+        """Memory that a beam holds on to."""
+        return len(beam.prefixes) * self._store.row_bytes() + beam.size() * PREFIX_BYTES
+
+    def _first_round(self, beams: Sequence[Beam]) -> Round:
+        """The hypotheses of the beams."""
+        ends, count = [], 0
+        for beam in beams:
+            count += len(beam.prefixes)
+            ends.append(count)
         return Round(
-            scores=beam.scores,
-            nodes=beam.prefixes.nodes.gather(1, beam.rows),
-            rows=beam.rows,
-            lengths=beam.lengths,
-            origins=torch.arange(self.beam, device=device).expand(batch, -1),
-            emitted=torch.full((batch, self.beam, steps, 2), EMPTY, dtype=torch.long, device=device),
+            scores=self._tensor([score for beam in beams for score in beam.scores]),
+            prefixes=[prefix for beam in beams for prefix in beam.prefixes],
+            times=[times for beam in beams for times in beam.times],
+            ends=ends,
         )
 
-    def _finish_beam(self, beam: Round, blanks: Tensor) -> Finished:
-        """All K slots of the beam as finished hypotheses, given the scores [B, M] of the first M after their blanks."""
-        missing = beam.scores.shape[1] - blanks.shape[1]
-        return Finished.start(beam, torch.nn.functional.pad(blanks, (0, missing), value=-torch.inf))
-
-    def _weigh(self, prefixes: PrefixPool, live: Round, frame: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits [B, M, V] of hypotheses at a frame [B, J], their log-sums [B, M], and whether they are NaN or inf [B].
-
-        Where all logits are -inf there is nothing to normalise, and the log-sum is given as 0.
-        """
-        exists = live.scores > -torch.inf
-        points, width = exists.numel(), exists.shape[1]
-        chosen = packing.rows_to_compute(exists)
-        logits = self.model.joiner(frame.index_select(0, chosen // width), prefixes.gather_outputs(live.rows, chosen))
+    def _weigh(self, beams: Sequence[Beam], hypotheses: Round, frame: Tensor) -> Weighed:
+        """The points of hypotheses at a frame [B, J]; marks beams at which a weight is NaN or infinitely large."""
+        if len(beams) > 1:
+            frame = frame.index_select(0, torch.tensor(hypotheses.owners(), device=frame.device))
+        logits = self._joiner(frame, self._store.gather(hypotheses.prefixes))
         log_sums = logits.logsumexp(-1)
-        if len(chosen) < points:
-            logits = logits.new_full((points, logits.shape[1]), -torch.inf).index_copy_(0, chosen, logits)
-            log_sums = log_sums.new_full((points,), -torch.inf).index_copy_(0, chosen, log_sums)
-        logits, log_sums = logits.view(*exists.shape, -1), log_sums.view_as(exists)
-        is_faulty = (exists & (log_sums.isnan() | log_sums.isposinf())).any(1)
-        return logits, log_sums.where(log_sums > -torch.inf, 0), is_faulty
+        values = log_sums.tolist()
+        if not math.isfinite(sum(values)):
+            for owner, value in zip(hypotheses.owners(), values, strict=True):
+                beams[owner].faulty |= math.isnan(value) or value == math.inf
+            log_sums = log_sums.where(log_sums > -torch.inf, 0)
+        return Weighed(logits, log_sums, hypotheses.scores + (1 - 2 * self.interpolation.alpha) * log_sums)
 
-    def _extend(
-        self,
-        beam: Beam,
-        live: Round,
-        logits: Tensor,
-        log_sums: Tensor,
-        finished: Finished,
-        step: int,
-    ) -> Round:
-        """The next round [B, M']: the most promising extensions of `live`, with their prefixes in the pool.
+    def _finish(self, hypotheses: Round, weighed: Weighed, finished: list[Finished], merge: bool) -> None:
+        """Let hypotheses take their blanks; those that an earlier round has finished too are merged with it."""
+        blanks = self.interpolation.weights(hypotheses.scores + weighed.logits[:, BLANK], weighed.log_sums)
+        scores, ranks = _values(blanks)
+        if merge:
+            self._merge(hypotheses, blanks, ranks, finished)
+            return
+        start = 0
+        for own, end in zip(finished, hypotheses.ends, strict=True):
+            own.scores, own.ranks = scores[start:end], ranks[start:end]
+            own.prefixes, own.times = hypotheses.prefixes[start:end], hypotheses.times[start:end]
+            if own.ranks and not min(own.scores) > -math.inf:
+                exists = [score > -math.inf for score in own.scores]
+                for name in ("scores", "ranks", "prefixes", "times"):
+                    setattr(own, name, [x for x, keep in zip(getattr(own, name), exists, strict=True) if keep])
+            start = end
 
-        Args:
-          logits: [B, M, V]; log_sums: [B, M]
-          step: number of tokens that the hypotheses of `live` have emitted in this frame.
-        """
-        vocabulary = logits.shape[2]
-        promises = logits + (live.scores + (1 - 2 * self.alpha) * log_sums)[:, :, None]
-        promises[:, :, BLANK] = -torch.inf
-        promises = promises.flatten(1)
-        threshold = finished.threshold(self.beam)
-        if packing.nothing_to_compute(promises.amax(1, keepdim=True).float() > threshold):
-            return live.narrow(0)
-        choice = best_indices(promises, self.beam)
-        keep = promises.gather(1, choice).float() > threshold
-        width = packing.width_to_compute(keep)
-        choice, keep = choice[:, :width], keep[:, :width]
-        parent, token = choice // vocabulary, choice % vocabulary
-        extended = live.select(parent)
-        weights = logits.flatten(1).gather(1, choice) - self.alpha * log_sums.gather(1, parent)
+    def _merge(self, hypotheses: Round, blanks: Tensor, ranks: list[float], finished: list[Finished]) -> None:
+        """Add a round after its blanks [n] to what is finished."""
+        owners = hypotheses.owners()
+        places = [{prefix: place for place, prefix in enumerate(own.prefixes)} for own in finished]
+        known = [places[owner].get(prefix) for owner, prefix in zip(owners, hypotheses.prefixes, strict=True)]
+        if any(place is not None for place in known):
+            before = [-math.inf if p is None else finished[b].scores[p] for b, p in zip(owners, known, strict=True)]
+            blanks = self._log_add(before, blanks.tolist(), hypotheses.ends)
+        rows = zip(owners, known, hypotheses.prefixes, hypotheses.times, ranks, *_values(blanks), strict=True)
+        for owner, place, prefix, times, alone, score, rank in rows:
+            own = finished[owner]
+            if not alone > -math.inf:
+                continue
+            if place is None:
+                own.scores.append(score)
+                own.ranks.append(rank)
+                own.prefixes.append(prefix)
+                own.times.append(times)
+                continue
+            if alone > own.ranks[place]:
+                own.times[place] = times
+            own.scores[place], own.ranks[place] = score, rank
 
-        nodes, rows = self._look_up(beam, extended, token, keep, step, finished.hypotheses.rows)
-        emitted = extended.emitted.clone()
-        emitted[:, :, step] = torch.stack([nodes, token], dim=-1)
-        return Round(
-            scores=torch.where(keep, extended.scores + weights, -torch.inf),
-            nodes=nodes,
-            rows=rows,
-            lengths=extended.lengths + 1,
-            origins=extended.origins,
-            emitted=emitted,
-        )
+    def _log_add(self, before: list[float], scores: list[float], ends: list[int]) -> Tensor:
+        """Log-sums [n] of two lists of a round's scores."""
+        # Vector units round log-add in another way than the rest of a tensor is rounded. Utterances side by side,
+        # padded to the same number of hypotheses, are what all published numbers were computed with.
+        width = max(end - start for start, end in zip([0, *ends], ends, strict=False))
+        padding = [-math.inf] * width
+        first, second, kept = [], [], []
+        for start, end in zip([0, *ends], ends, strict=False):
+            kept += range(len(first), len(first) + end - start)
+            first += before[start:end] + padding[end - start :]
+            second += scores[start:end] + padding[end - start :]
+        return torch.logaddexp(self._tensor(first), self._tensor(second))[kept]
 
-    def _look_up(
-        self, beam: Beam, extended: Round, tokens: Tensor, keep: Tensor, step: int, rows_in_use: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Nodes [B, M] and rows [B, M] of prefixes extended by `tokens` [B, M], added to the pool if they are new.
+    def _extend(self, beams: Sequence[Beam], hypotheses: Round, weighed: Weighed, finished: list[Finished]) -> Round:
+        """The next round: the most promising extensions, with their prefixes in the store."""
+        chosen, ends = self._choose(hypotheses, weighed, finished)
+        if not chosen:
+            return Round(weighed.log_sums[:0], [], [], ends)
+        vocabulary = weighed.logits.shape[1]
+        rows = torch.tensor([row for row, _ in chosen], device=weighed.logits.device)
+        arcs = torch.tensor([row * vocabulary + token for row, token in chosen], device=rows.device)
+        weights = self.interpolation.weights(weighed.logits.take(arcs), weighed.log_sums.index_select(0, rows))
+        prefixes = [hypotheses.prefixes[row].extend(token) for row, token in chosen]
+        self._store.read(prefixes)
+        times, start = [], 0
+        for beam, end in zip(beams, ends, strict=True):
+            times += [(beam.frames, hypotheses.times[row]) for row, _ in chosen[start:end]]
+            start = end
+        return Round(hypotheses.scores.index_select(0, rows) + weights, prefixes, times, ends)
 
-        `rows_in_use` [B, F] are the rows of this frame's hypotheses so far.
+    def _choose(
+        self, hypotheses: Round, weighed: Weighed, finished: list[Finished]
+    ) -> tuple[list[tuple[int, int]], list[int]]:
+        """Row and token of the extensions of highest promise, utterance by utterance, and where each one's end."""
+        # The highest promise of a row is that of its largest weight: adding the same to all keeps their order.
+        best = (weighed.logits[:, 1:].amax(1) + weighed.offsets).float().tolist()
+        thresholds, rows, start = [], [], 0
+        for own, end in zip(finished, hypotheses.ends, strict=True):
+            thresholds.append(own.threshold(self.beam))
+            rows += [row for row in range(start, end) if best[row] > thresholds[-1]]
+            start = end
+        if not rows:
+            return [], [0] * len(finished)
+        candidates = self._candidates(weighed, rows)
+        chosen: list[tuple[int, int]] = []
+        ends, waiting = [], 0
+        for threshold, end in zip(thresholds, hypotheses.ends, strict=True):
+            own: list[tuple[float, int, int]] = []
+            while waiting < len(rows) and rows[waiting] < end:
+                own += [entry for entry in candidates[waiting] if -entry[0] > threshold]
+                waiting += 1
+            own.sort()
+            chosen += [(row, token) for _, row, token in own[: self.beam]]
+            ends.append(len(chosen))
+        return chosen, ends
 
-        A prefix that the pool has lost may still be on the way to one of the beam: it then keeps its number, so that
-        its extensions are recognised as being the same, but the predictor has to read it again.
-        """
-        in_pool, pool_rows = beam.prefixes.find(extended.nodes, tokens)
-        on_path = find_extensions(beam.paths, extended.nodes, extended.lengths, tokens)
-        # Numbers that no frame, round or slot shares; 0 is the root.
-        slots = torch.arange(tokens.shape[1], device=tokens.device)
-        unused = 1 + slots + self.beam * (step + self.max_tokens_per_frame * beam.frames[:, None])
-        nodes = torch.where(on_path == NO_NODE, unused, on_path)
-        nodes = torch.where(in_pool, beam.prefixes.nodes.gather(1, pool_rows), nodes)
-        found_rows = torch.where(in_pool, pool_rows, extended.rows)
-        free_rows = beam.prefixes.free_rows([rows_in_use, found_rows], tokens.shape[1])
-        beam.prefixes.add(self.model, keep & ~in_pool, free_rows, nodes, tokens, extended.rows)
-        return nodes, torch.where(in_pool, pool_rows, free_rows)
+    def _candidates(self, weighed: Weighed, rows: list[int]) -> list[list[tuple[float, int, int]]]:
+        """For each of the rows, (-promise, row, token) of its K best extensions, as they are compared."""
+        index = torch.tensor(rows, device=weighed.logits.device)
+        promises = weighed.logits.index_select(0, index)[:, 1:] + weighed.offsets.index_select(0, index)[:, None]
+        promises = promises.float()
+        count = min(self.beam, promises.shape[1])
+        values, tokens = promises.topk(min(count + 1, promises.shape[1]))
+        candidates = []
+        for place, (row, own, ids) in enumerate(zip(rows, values.tolist(), tokens.tolist(), strict=True)):
+            if len(own) > count and own[count] == own[count - 1]:
+                # Which of equal promises come first is left open by topk, but not by the rules.
+                own, ids = (part[:count].tolist() for part in promises[place].sort(descending=True, stable=True))
+            entries = zip(own[:count], ids[:count], strict=True)
+            candidates.append([(-promise, row, token + 1) for promise, token in entries])
+        return candidates
 
-    def _next_beam(self, beam: Beam, finished: Finished | None, faulty: Tensor) -> Beam:
-        """The best of the finished hypotheses; the same beam a frame later if no utterance has any."""
-        frames = beam.frames + 1
-        if finished is None:
-            return replace(beam, frames=frames, faulty=faulty)
-        best = finished.best(self.beam)
-        known_bound = beam.paths.shape[2] - 1
-        paths = extend_paths(
-            beam.paths, beam.lengths, packing.bound(beam.lengths, known_bound), best.origins, best.emitted, beam.frames
-        )
-        top = best.scores[:, :1]
-        top = top.where(top > -torch.inf, 0)
-        return Beam(
-            scores=best.scores - top,
-            offsets=beam.offsets + top[:, 0],
-            rows=best.rows,
-            lengths=best.lengths,
-            paths=paths,
-            frames=frames,
-            faulty=faulty,
-            prefixes=beam.prefixes,
-        )
+    def _next(self, beam: Beam, finished: Finished) -> None:
+        """The best of the finished hypotheses as the beam at the next frame."""
+        beam.frames += 1
+        order = sorted(range(len(finished.ranks)), key=finished.ranks.__getitem__, reverse=True)[: self.beam]
+        beam.prefixes = [finished.prefixes[place] for place in order]
+        beam.times = [finished.times[place] for place in order]
+        top = finished.scores[order[0]] if order else 0.0
+        beam.scores = [finished.scores[place] - top for place in order]
+        beam.offset += top
+
+    def _tensor(self, values: list[float]) -> Tensor:
+        """Scores [n] in the model's precision."""
+        return torch.tensor(values, dtype=self._store.outputs.dtype, device=self._store.outputs.device)
 
 
-@torch.no_grad()
-def advance_over(search: BeamSearch, beam: Beam, encoder_out: Tensor, lengths: list[int]) -> list[Beam]:
-    """Take beams of B utterances over several frames each; gives one beam per group of utterances that end together.
+def _values(scores: Tensor) -> tuple[list[float], list[float]]:
+    """Scores [n] as they are and as they are compared, in single precision."""
+    values = scores.tolist()
+    return values, values if scores.dtype == torch.float32 else scores.float().tolist()
 
-    Utterances must be in order of decreasing length, so that those that have not ended are the first at every frame.
-    The groups are in the order of the utterances. Waits for no device.
+
+def advance_over(search: BeamSearch, beams: list[Beam], encoder_out: Tensor, lengths: list[int]) -> None:
+    """Take the beams of B utterances over several frames each.
 
     Args:
-      encoder_out: [B, T, D]; lengths: B numbers of frames.
+        search: what the beams were started by
+        beams: one for each utterance
+        encoder_out: [B, T, D]
+        lengths: B numbers of frames
     """
-    frames = search.model.joiner.project_encoder(encoder_out)
-    ended: list[Beam] = []
-    for t in range(max(lengths, default=0)):
-        running = sum(length > t for length in lengths)
-        if running < len(beam):
-            ended.insert(0, beam.utterances(running, len(beam)))
-            beam = beam.utterances(0, running)
-        beam = search.advance(beam, frames[:running, t])
-    return [beam, *ended]
-
-
-def search_batch(search: BeamSearch, encoder_out: Tensor, frame_lengths: Tensor) -> Hypotheses:
-    """All K hypotheses of each utterance, in the order of the beam. Waits for the device before the first frame only.
-
-    Args:
-      encoder_out: [B, T, D]
-      frame_lengths: [B] number of frames of each utterance; what lies beyond is ignored.
-    """
-    lengths = check_frames(encoder_out, frame_lengths)
+    # Utterances that have not ended come first, so that they are a slice of every frame.
     order = sorted(range(len(lengths)), key=lambda utterance: -lengths[utterance])
-    positions = torch.tensor(order, dtype=torch.long, device=encoder_out.device)
-    with torch.no_grad():
-        beams = advance_over(search, search.start(len(order)), encoder_out[positions], [lengths[i] for i in order])
-    return concatenate_hypotheses([hypotheses_of(beam) for beam in beams]).utterances(positions.argsort())
+    frames = search.project(encoder_out if order == sorted(order) else encoder_out[order])
+    running = [beams[utterance] for utterance in order]
+    for t in range(max(lengths, default=0)):
+        while lengths[order[len(running) - 1]] <= t:
+            running.pop()
+        search.advance(running, frames[: len(running), t])
 
 
 def beam_search(
-    model,
+    model: SearchedModel,
     encoder_out: Tensor,
     frame_lengths: Tensor,
     beam: int,
     nbest: int,
     alpha: float,
     max_tokens_per_frame: int = DEFAULT_TOKENS_PER_FRAME,
-    length_normalised: bool = False,
 ) -> NBest:
     """The `nbest` best token sequences of each utterance.
 
     Args:
-      model: see `BeamSearch`.
-      encoder_out: [B, T, D]
-      frame_lengths: [B] number of frames of each utterance; what lies beyond is ignored.
-      beam: hypotheses kept per utterance.
-      nbest: most hypotheses to return, at most `beam`.
-      alpha: weight of local normalisation, from 0 to 1.
-      max_tokens_per_frame: most tokens between two blanks.
-      length_normalised: rank the result by score per label instead of by score.
+        model: a predictor and a joiner
+        encoder_out: [B, T, D]
+        frame_lengths: [B] number of frames of each utterance; what lies beyond is ignored
+        beam: hypotheses kept per utterance
+        nbest: most hypotheses to return, at most `beam`
+        alpha: weight of local normalisation, from 0 to 1
+        max_tokens_per_frame: most tokens between two blanks
 
     Returns:
-      Lists, best first. There are fewer than `nbest` if there are not as many sequences of weight above 0. If there
-      is none at all, because every alignment meets a weight of 0, it is the empty sequence with score -inf.
+        Lists, best first. There are fewer than `nbest` if there are not as many sequences of weight above 0. If there
+        is none at all, because every alignment meets a weight of 0, it is the empty sequence with score -inf
     """
     if not 1 <= nbest <= beam:
         raise ValueError(f"nbest must be between 1 and beam = {beam}, not {nbest}")
-    search = BeamSearch(model, beam, alpha, max_tokens_per_frame)
-    found = search_batch(search, encoder_out, frame_lengths)
-    found.check()
-    return found.best(nbest, length_normalised).to_lists()
+    lengths = check_frames(encoder_out, frame_lengths)
+    if may_look(encoder_out):
+        search = BeamSearch(model, beam, alpha, max_tokens_per_frame)
+        beams = search.start(len(lengths))
+        advance_over(search, beams, encoder_out, lengths)
+        check_faulty([own.faulty for own in beams])
+        return search.hypotheses(beams).best(nbest)
+    with torch.no_grad():
+        on_device = DeviceSearch(model, len(lengths), beam, Interpolation(alpha), max_tokens_per_frame)
+    return run_on_device(on_device, encoder_out, lengths).best(nbest)
 
 
-def check_frames(encoder_out: Tensor, frame_lengths: Tensor) -> list[int]:
-    """The lengths as integers, or a ValueError that says what does not fit. Waits for the device."""
-    if encoder_out.dim() != 3:
-        raise ValueError(f"encoder_out must be [B, T, D]; its shape is {list(encoder_out.shape)}")
-    batch, frames = encoder_out.shape[:2]
-    if frame_lengths.shape != (batch,) or frame_lengths.dtype.is_floating_point:
-        raise ValueError(
-            f"frame_lengths must be integers [{batch}] to go with encoder_out {list(encoder_out.shape)}; "
-            f"it is {frame_lengths.dtype} of shape {list(frame_lengths.shape)}"
-        )
-    lengths = frame_lengths.tolist()
-    for utterance, length in enumerate(lengths):
-        if not 0 <= length <= frames:
-            raise ValueError(f"frame_lengths[{utterance}] is {length}, but encoder_out has {frames} frames")
-    return lengths
+def may_look(tensor: Tensor) -> bool:
+    """Whether values of `tensor` can be read without synchronising with a device."""
+    return tensor.device.type == "cpu"

@@ -1,14 +1,16 @@
 """Competitors for training: the token sequences that a search finds besides the reference."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
-from transducer_gn.search.beam import BeamSearch, search_batch
-from transducer_gn.search.hypotheses import Hypotheses
+from transducer_gn.config import CompetitorConfig
+from transducer_gn.lattice.interpolation import Interpolation
+from transducer_gn.search.beam import beam_search
+from transducer_gn.search.prefixes import SearchedModel
 
 
 @dataclass(frozen=True)
@@ -16,8 +18,8 @@ class Competitors:
     """Up to N token sequences per utterance, best first, all different, none of them the reference.
 
     Attributes:
-      tokens: [B, N, U] token ids; 0 beyond a length.
-      lengths: [B, N] number of tokens; -1 where there is no sequence.
+        tokens: [B, N, U] token ids; 0 beyond a length
+        lengths: [B, N] number of tokens; -1 where there is no sequence
     """
 
     tokens: Tensor
@@ -27,7 +29,8 @@ class Competitors:
         """Tokens [B, 1 + N, U'] and lengths [B, 1 + N] with the references first, as prefix trees want them.
 
         Args:
-          references: [B, R] token ids; reference_lengths: [B]
+            references: [B, R] token ids
+            reference_lengths: [B]
         """
         longest = max(references.shape[1], self.tokens.shape[2])
         first = functional.pad(references, (0, longest - references.shape[1]))[:, None]
@@ -35,65 +38,99 @@ class Competitors:
         return torch.cat([first, rest], dim=1), torch.cat([reference_lengths[:, None], self.lengths], dim=1)
 
 
-@torch.no_grad()
+@dataclass(frozen=True)
+class Searched:
+    """A batch to find competitors for.
+
+    Attributes:
+        encoder_out: [B, T, D] of the training pass or computed for the purpose; no gradient flows
+        frame_lengths: [B]
+        references: [B, R] token ids; anything beyond a length
+        reference_lengths: [B]
+    """
+
+    encoder_out: Tensor
+    frame_lengths: Tensor
+    references: Tensor
+    reference_lengths: Tensor
+
+    def __post_init__(self) -> None:
+        batch = len(self.encoder_out)
+        if self.references.dim() != 2 or len(self.references) != batch or self.reference_lengths.shape != (batch,):
+            raise ValueError(
+                f"references and reference_lengths must be [{batch}, R] and [{batch}] to go with encoder_out "
+                f"{list(self.encoder_out.shape)}; they are {list(self.references.shape)} and "
+                f"{list(self.reference_lengths.shape)}"
+            )
+
+    def reference_lists(self) -> list[list[int]]:
+        """The references without what lies beyond them. Synchronises with the device."""
+        rows = zip(self.references.tolist(), self.reference_lengths.tolist(), strict=True)
+        return [tokens[:length] for tokens, length in rows]
+
+
 def find_competitors(
-    model,
+    model: SearchedModel,
     encoder_out: Tensor,
     frame_lengths: Tensor,
     references: Tensor,
     reference_lengths: Tensor,
-    count: int,
-    alpha: float,
-    beam: int | None = None,
-    max_tokens_per_frame: int = DEFAULT_TOKENS_PER_FRAME,
+    settings: CompetitorConfig,
+    interpolation: Interpolation,
 ) -> Competitors:
-    """The `count` best sequences of the beam search that are not the reference.
-
-    The encoder output may be that of the training pass or computed for the purpose; no gradient flows. Waits for the
-    device before the first frame, and once at the end to see how long the longest sequence is.
+    """The best sequences of the beam search that are not the reference.
 
     Args:
-      model: see `BeamSearch`.
-      encoder_out: [B, T, D]; frame_lengths: [B]
-      references: [B, R] token ids; anything beyond a length. reference_lengths: [B]
-      beam: hypotheses kept per utterance; by default `count` + 1, so that `count` are left without the reference.
+        model: a predictor and a joiner
+        encoder_out: [B, T, D]
+        frame_lengths: [B]
+        references: [B, R] token ids; anything beyond a length
+        reference_lengths: [B]
+        settings: how many, and how to search
+        interpolation: the normalisation to search with
     """
-    if count < 1:
-        raise ValueError(f"count must be at least 1, not {count}")
-    beam = count + 1 if beam is None else beam
-    if beam <= count:
-        raise ValueError(f"beam must exceed count = {count}, since the reference may be in the beam; it is {beam}")
-    batch = len(encoder_out)
-    if references.dim() != 2 or len(references) != batch or reference_lengths.shape != (batch,):
-        raise ValueError(
-            f"references and reference_lengths must be [{batch}, R] and [{batch}] to go with encoder_out "
-            f"{list(encoder_out.shape)}; they are {list(references.shape)} and {list(reference_lengths.shape)}"
-        )
-    search = BeamSearch(model, beam, alpha, max_tokens_per_frame)
-    found = search_batch(search, encoder_out, frame_lengths).best(beam)
-    is_competitor = (found.scores > -torch.inf) & ~_equals(found, references, reference_lengths)
-    # Competitors to the front, in their order.
-    found = found.select((~is_competitor).long().argsort(dim=1, stable=True)[:, :count])
-    return _trim(found, is_competitor.sum(1))
+    batch = Searched(encoder_out, frame_lengths, references, reference_lengths)
+    return find_competitors_together(model, [batch], settings, interpolation)[0]
 
 
-def _trim(found: Hypotheses, existing: Tensor) -> Competitors:
-    """The first `existing` [B] hypotheses of each utterance, cut to the length of the longest. Waits for the device."""
-    exists = torch.arange(found.lengths.shape[1], device=existing.device) < existing[:, None]
-    lengths = found.lengths.where(exists, -1)
-    longest, faulty = torch.stack([lengths.max().clamp(min=0), found.faulty.any().long()]).tolist()
-    if faulty:
-        found.check()
-    tokens = found.tokens[:, :, :longest]
-    within = torch.arange(longest, device=tokens.device) < lengths[:, :, None]
-    return Competitors(tokens=tokens.where(within, 0), lengths=lengths)
+@torch.no_grad()
+def find_competitors_together(
+    model: SearchedModel, batches: Sequence[Searched], settings: CompetitorConfig, interpolation: Interpolation
+) -> list[Competitors]:
+    """Competitors of several batches, all of whose utterances are searched at once.
+
+    The number of operations depends on the longest utterance, not on how many there are.
+    """
+    longest = max(batch.encoder_out.shape[1] for batch in batches)
+    frames = [functional.pad(batch.encoder_out, (0, 0, 0, longest - batch.encoder_out.shape[1])) for batch in batches]
+    beam = settings.count + 1 if settings.beam is None else settings.beam
+    found = beam_search(
+        model,
+        torch.cat(frames) if len(frames) > 1 else frames[0],
+        torch.cat([batch.frame_lengths for batch in batches]),
+        beam,
+        beam,
+        interpolation.alpha,
+        settings.max_tokens_per_frame,
+    )
+    competitors, start = [], 0
+    for batch in batches:
+        end = start + len(batch.encoder_out)
+        rows = zip(found.tokens[start:end], found.scores[start:end], batch.reference_lists(), strict=True)
+        chosen = [
+            [own for own, score in zip(tokens, scores, strict=True) if score > -torch.inf and own != reference]
+            for tokens, scores, reference in rows
+        ]
+        competitors.append(_padded([own[: settings.count] for own in chosen], settings.count, batch.references.device))
+        start = end
+    return competitors
 
 
-def _equals(found: Hypotheses, references: Tensor, reference_lengths: Tensor) -> Tensor:
-    """[B, N] whether a hypothesis is the reference."""
-    longest = max(references.shape[1], found.tokens.shape[2])
-    references = functional.pad(references, (0, longest - references.shape[1]))
-    tokens = functional.pad(found.tokens, (0, longest - found.tokens.shape[2]))
-    beyond = torch.arange(longest, device=tokens.device) >= reference_lengths[:, None]
-    same_tokens = ((tokens == references[:, None]) | beyond[:, None]).all(2)
-    return same_tokens & (found.lengths == reference_lengths[:, None])
+def _padded(sequences: list[list[list[int]]], count: int, device: torch.device) -> Competitors:
+    """At most `count` sequences of each utterance as tensors."""
+    longest = max((len(tokens) for own in sequences for tokens in own), default=0)
+    none = [0] * longest
+    rows = [[tokens + none[len(tokens) :] for tokens in own] + [none] * (count - len(own)) for own in sequences]
+    lengths = [[len(tokens) for tokens in own] + [-1] * (count - len(own)) for own in sequences]
+    tokens = torch.tensor(rows, dtype=torch.long).view(len(rows), count, longest)
+    return Competitors(tokens.to(device), torch.tensor(lengths, dtype=torch.long).view(len(rows), count).to(device))

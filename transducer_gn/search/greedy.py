@@ -1,137 +1,183 @@
-"""Greedy search: the best label at every point, for a whole batch at once."""
+"""Greedy search: the best label at every point.
 
-from dataclasses import dataclass
+The predictor does not move between two tokens. So each turn takes, for every utterance, the next few frames from where
+that utterance is, as if nothing were emitted in them; its way is then known up to the first token among their best
+labels, and the predictor reads all these tokens in one call. Utterances go on at their own pace.
+"""
+
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from transducer_gn.common.units import BLANK
 from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
+from transducer_gn.lattice.interpolation import Interpolation
+from transducer_gn.model.constants import constant
 from transducer_gn.model.predictor import State
-from transducer_gn.search.beam import check_frames
-from transducer_gn.search.hypotheses import Hypotheses, NBest
-from transducer_gn.search.packing import rows_to_compute
+from transducer_gn.search.hypotheses import NBest, check_faulty, check_frames
+from transducer_gn.search.prefixes import SearchedModel
+
+# Frames to look at in one turn. About every fourth frame has a token; what was computed beyond it is thrown away.
+WINDOW = 4
 
 
-@dataclass(frozen=True)
-class Point:
-    """Where each of B utterances is. The tensors are overwritten in place.
+@dataclass(slots=True)
+class Way:
+    """How far an utterance has come.
 
     Attributes:
-      outputs: [B, J] predictor output for the tokens so far, projected for the joiner.
-      state: predictor state, each tensor [B, ...].
-      scores: [B] sum of the weights so far, in double precision.
-      faulty: [B] whether a weight was NaN or infinitely large.
+        length: number of frames of the utterance
+        frame: the frame that it is at
+        emitted: number of tokens emitted at this frame
+        tokens: all tokens so far
+        times: the frames at which they were emitted
+        score: sum of the weights of all labels
+        faulty: whether a weight was NaN or infinitely large
     """
 
-    outputs: Tensor
-    state: State
-    scores: Tensor
-    faulty: Tensor
+    length: int
+    frame: int = 0
+    emitted: int = 0
+    tokens: list[int] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    score: float = 0.0
+    faulty: bool = False
 
 
 @torch.no_grad()
 def greedy_search(
-    model,
+    model: SearchedModel,
     encoder_out: Tensor,
     frame_lengths: Tensor,
-    alpha: float = 1.0,
+    alpha: float | None = None,
     max_tokens_per_frame: int = DEFAULT_TOKENS_PER_FRAME,
 ) -> NBest:
     """One token sequence per utterance: at every point the label of largest weight, of equal ones the smallest id.
 
-    After `max_tokens_per_frame` tokens a frame ends with its blank, whatever that weighs. The score is that of the one
-    alignment, with weights `logits - alpha * log_sum`; alpha does not affect which labels are chosen.
+    After `max_tokens_per_frame` tokens a frame ends with its blank, whatever that weighs.
 
     Args:
-      model: see `transducer_gn.search.beam.BeamSearch`.
-      encoder_out: [B, T, D]
-      frame_lengths: [B] number of frames of each utterance; what lies beyond is ignored.
+        model: a predictor and a joiner
+        encoder_out: [B, T, D]
+        frame_lengths: [B] number of frames of each utterance; what lies beyond is ignored
+        alpha: weight of local normalisation in the score of the one alignment; it does not affect which labels are
+            chosen. None if nobody needs scores, which are then NaN: they are half of the work
+        max_tokens_per_frame: most tokens between two blanks
     """
     if max_tokens_per_frame < 1:
         raise ValueError(f"max_tokens_per_frame must be at least 1, not {max_tokens_per_frame}")
-    if not 0 <= alpha <= 1:
-        raise ValueError(f"alpha must be between 0 and 1, not {alpha}")
+    interpolation = None if alpha is None else Interpolation(alpha)
     lengths = check_frames(encoder_out, frame_lengths)
-    frames = model.joiner.project_encoder(encoder_out)
-    point = _start(model, len(lengths))
-    labels = []
-    for t in range(max(lengths, default=0)):
-        at_frame = t < frame_lengths
-        for emitted in range(max_tokens_per_frame + 1):
-            rows = rows_to_compute(at_frame[:, None])
-            if len(rows) == 0:
-                break
-            may_emit = emitted < max_tokens_per_frame
-            label = _choose(model, point, frames[:, t], rows, at_frame, alpha, may_emit)
-            at_frame = label != BLANK
-            if may_emit:
-                labels.append((t, label))
-                _read(model, point, label)
-    hypotheses = _collect(labels, point)
-    hypotheses.check()
-    return hypotheses.to_lists()
+    search = GreedySearch(model, encoder_out, interpolation, max_tokens_per_frame)
+    ways = [Way(length) for length in lengths]
+    while turn := [b for b, way in enumerate(ways) if way.frame < way.length]:
+        search.turn(ways, turn)
+    check_faulty([way.faulty for way in ways])
+    scores = [[way.score if interpolation else float("nan")] for way in ways]
+    return NBest([[way.tokens] for way in ways], scores, [[way.times] for way in ways])
 
 
-def _start(model, batch: int) -> Point:
-    """The point before anything was emitted."""
-    state = model.predictor.initial_state(batch)
-    start_symbols = torch.full((batch,), BLANK, dtype=torch.long, device=state[0].device)
-    output, state = model.predictor.step(start_symbols, state)
-    outputs = model.joiner.project_predictor(output)
-    return Point(
-        outputs=outputs.clone(),
-        state=tuple(part.clone() for part in state),
-        scores=torch.zeros(batch, dtype=torch.double, device=outputs.device),
-        faulty=torch.zeros(batch, dtype=torch.bool, device=outputs.device),
-    )
+class GreedySearch:
+    """The search over the utterances of one batch."""
+
+    def __init__(
+        self,
+        model: SearchedModel,
+        encoder_out: Tensor,
+        interpolation: Interpolation | None,
+        max_tokens_per_frame: int,
+    ) -> None:
+        self._joiner, self._predictor = constant(model.joiner), constant(model.predictor)
+        self._interpolation = interpolation
+        self._max_tokens_per_frame = max_tokens_per_frame
+        frames = self._joiner.project_encoder(encoder_out)
+        self._longest = frames.shape[1]
+        self._frames = frames.flatten(0, 1)
+        batch = len(encoder_out)
+        state = self._predictor.initial_state(batch)
+        start_symbols = torch.full((batch,), BLANK, dtype=torch.long, device=state[0].device)
+        output, self._state = self._predictor.step(start_symbols, state)
+        self._outputs = self._joiner.project_predictor(output)
+
+    def turn(self, ways: list[Way], turn: list[int]) -> None:
+        """Take the utterances `turn` up to their next tokens, or over a window of frames without any."""
+        counts = [min(WINDOW, ways[b].length - ways[b].frame) for b in turn]
+        logits = self._logits(ways, turn, counts)
+        # Utterances that have emitted enough at their frame must take its blank.
+        full = [place for place, b in enumerate(turn) if ways[b].emitted == self._max_tokens_per_frame]
+        best, labels = (part.tolist() for part in logits.max(-1))
+        starts = [sum(counts[:place]) for place in range(len(turn))] if len(turn) > 1 else [0]
+        for place in full:
+            labels[starts[place]] = BLANK
+        weights = self._weights(logits, labels) if self._interpolation else None
+        emitting, tokens = [], []
+        for b, start, count in zip(turn, starts, counts, strict=True):
+            token = self._follow(ways[b], labels[start : start + count], best[start : start + count])
+            if weights:
+                last = start + count if token is None else start + token[0] + 1
+                ways[b].score += sum(weights[start:last])
+            if token is not None:
+                emitting.append(b)
+                tokens.append(token[1])
+        if emitting:
+            self._read(emitting, tokens)
+
+    def _logits(self, ways: list[Way], turn: list[int], counts: list[int]) -> Tensor:
+        """Logits [n, V] of the next `counts` frames of the utterances `turn`, one utterance after the other."""
+        if len(turn) == 1:
+            b = turn[0]
+            start = b * self._longest + ways[b].frame
+            return self._joiner(self._frames[start : start + counts[0]], self._outputs[b])
+        first = [b * self._longest + ways[b].frame for b in turn]
+        frames = [start + i for start, count in zip(first, counts, strict=True) for i in range(count)]
+        owners = [b for b, count in zip(turn, counts, strict=True) for _ in range(count)]
+        return self._joiner(
+            self._frames.index_select(0, self._indices(frames)), self._outputs.index_select(0, self._indices(owners))
+        )
+
+    def _weights(self, logits: Tensor, labels: list[int]) -> list[float]:
+        """The interpolated weights of one label at each of n points, from logits [n, V]."""
+        log_sums = logits.logsumexp(-1)
+        log_sums = log_sums.where(log_sums > -torch.inf, 0)
+        chosen = logits.gather(1, self._indices(labels)[:, None])[:, 0]
+        return self._interpolation.weights(chosen, log_sums).tolist()
+
+    def _follow(self, way: Way, labels: list[int], best: list[float]) -> tuple[int, int] | None:
+        """Go along labels, one for each frame from where `way` is, up to the first token.
+
+        Returns:
+            How many frames after the first the token was emitted, and the token; None if there was none
+        """
+        for passed, (label, weight) in enumerate(zip(labels, best, strict=True)):
+            # Also catches NaN, which counts as the largest weight.
+            way.faulty |= not weight < torch.inf
+            if label != BLANK:
+                way.tokens.append(label)
+                way.times.append(way.frame)
+                way.emitted += 1
+                return passed, label
+            way.frame += 1
+            way.emitted = 0
+        return None
+
+    def _read(self, utterances: list[int], tokens: list[int]) -> None:
+        """Let the predictor read one token of each of some utterances."""
+        symbols = self._indices(tokens)
+        if len(utterances) == len(self._outputs):
+            output, self._state = self._predictor.step(symbols, self._state)
+            self._outputs = self._joiner.project_predictor(output)
+            return
+        rows = self._indices(utterances)
+        output, state = self._predictor.step(symbols, _rows(self._state, rows))
+        self._outputs = self._outputs.index_copy(0, rows, self._joiner.project_predictor(output))
+        self._state = tuple(part.index_copy(0, rows, new) for part, new in zip(self._state, state, strict=True))
+
+    def _indices(self, numbers: list[int]) -> Tensor:
+        """Numbers [n] where the frames are."""
+        return torch.tensor(numbers, dtype=torch.long, device=self._frames.device)
 
 
-def _choose(
-    model, point: Point, frame: Tensor, rows: Tensor, at_frame: Tensor, alpha: float, may_emit: bool
-) -> Tensor:
-    """The best label [B] of utterances that are still at the frame, blank for others; adds its weight to the scores.
-
-    Args:
-      frame: [B, J]; rows: [n] utterances to compute; at_frame: [B] utterances that are at the frame.
-    """
-    logits = model.joiner(frame[rows], point.outputs[rows])
-    log_sums = logits.logsumexp(-1)
-    point.faulty[rows] |= at_frame[rows] & (log_sums.isnan() | log_sums.isposinf())
-    log_sums = log_sums.where(log_sums > -torch.inf, 0)
-    label = logits.argmax(-1) if may_emit else torch.full_like(rows, BLANK)
-    weights = logits.gather(1, label[:, None])[:, 0] - alpha * log_sums
-    point.scores[rows] += torch.where(at_frame[rows], weights, 0)
-    chosen = torch.full_like(at_frame, BLANK, dtype=torch.long)
-    chosen[rows] = torch.where(at_frame[rows], label, BLANK)
-    return chosen
-
-
-def _read(model, point: Point, label: Tensor) -> None:
-    """Let the predictor read the labels [B] that are tokens."""
-    is_token = label != BLANK
-    rows = rows_to_compute(is_token[:, None])
-    if len(rows) == 0:
-        return
-    output, state = model.predictor.step(label[rows], tuple(part[rows] for part in point.state))
-    parts = [(point.outputs, model.joiner.project_predictor(output)), *zip(point.state, state, strict=True)]
-    for part, new in parts:
-        keep = is_token[rows].view(-1, *[1] * (part.dim() - 1))
-        part[rows] = torch.where(keep, new, part[rows])
-
-
-def _collect(labels: list[tuple[int, Tensor]], point: Point) -> Hypotheses:
-    """One hypothesis per utterance from the labels [B] of all rounds, blank where nothing was emitted."""
-    batch, device = len(point.scores), point.scores.device
-    tokens = torch.stack([label for _, label in labels], dim=1) if labels else torch.zeros(batch, 0, device=device)
-    times = torch.tensor([t for t, _ in labels], dtype=torch.long, device=device).expand(batch, -1)
-    is_token = tokens != BLANK
-    # Tokens to the front, in their order.
-    order = (~is_token).long().argsort(dim=1, stable=True)
-    return Hypotheses(
-        tokens=tokens.gather(1, order)[:, None],
-        lengths=is_token.sum(1, keepdim=True),
-        scores=point.scores[:, None],
-        times=times.gather(1, order)[:, None],
-        faulty=point.faulty,
-    )
+def _rows(state: State, rows: Tensor) -> State:
+    """The rows [n] of a predictor's state."""
+    return tuple(part.index_select(0, rows) for part in state)

@@ -21,7 +21,6 @@ from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.sampling import NumberedCuts
 from transducer_gn.recognition.system import System
 from transducer_gn.search.beam import BeamSearch
-from transducer_gn.search.beam_state import hypotheses_of
 from transducer_gn.synthetic.sentences import AMBIGUOUS
 
 BEAM = 10
@@ -57,14 +56,14 @@ def follow_readings(system: System, batch: Batch) -> list[Readings]:
     """Run a beam over the utterances of a batch, all of which have a pair, and look at it after every frame."""
     settings = RecognitionConfig()
     encoder_out, lengths = system.model.encoder(batch.features, batch.feature_lengths, system.chunk(settings))
-    frames = system.model.joiner.project_encoder(encoder_out)
     search = BeamSearch(system.model, BEAM, system.alpha, system.tokens_per_frame(settings))
-    beam = search.start(len(batch))
+    frames = search.project(encoder_out)
+    beams = search.start(len(batch))
     words = [both_words(batch, i) for i in range(len(batch))]
     shares: list[list[tuple[float, float]]] = [[] for _ in batch.ids]
     for t in range(frames.shape[1]):
-        beam = search.advance(beam, frames[:, t])
-        found = hypotheses_of(beam).to_lists()
+        search.advance(beams, frames[:, t])
+        found = search.hypotheses(beams)
         for i in range(len(batch)):
             if t < lengths[i]:
                 texts = [system.tokenizer.decode(tokens).split() for tokens in found.tokens[i]]

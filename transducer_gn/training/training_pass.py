@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from transducer_gn.config import Config
 from transducer_gn.data.batches import Batch
+from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
 from transducer_gn.model.chunk import Chunk
 from transducer_gn.model.transducer import Transducer
@@ -92,17 +93,14 @@ class TrainingPass(nn.Module):
             batch: with the references
             alpha: interpolation weight of the search
         """
-        settings = self.config.competitors
         return find_competitors(
             self.model,
             encoder_out.detach(),
             frame_lengths,
             batch.tokens,
             batch.token_lengths,
-            settings.count,
-            alpha,
-            settings.beam,
-            settings.max_tokens_per_frame,
+            self.config.competitors,
+            Interpolation(alpha),
         )
 
     def _nbest(

@@ -1,0 +1,139 @@
+"""The search for accelerators equals the search in lists: sequences, order and times exactly, scores to 1e-9.
+
+It runs here as it would there, on tensors of fixed shapes, except that they are on the CPU and in double precision.
+"""
+
+import math
+
+import pytest
+import search_oracles
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from search_oracles import ALPHAS, EXTREMES, random_frames, random_model
+
+from transducer_gn.lattice.interpolation import Interpolation
+from transducer_gn.search import beam as beam_module
+from transducer_gn.search.beam import beam_search
+from transducer_gn.search.device_run import run_on_device
+from transducer_gn.search.on_device import DeviceSearch
+
+
+def search_both(monkeypatch, *arguments):
+    """What the two ways find."""
+    on_host = beam_search(*arguments)
+    with monkeypatch.context() as patch:
+        patch.setattr(beam_module, "may_look", lambda tensor: False)
+        return on_host, beam_search(*arguments)
+
+
+def assert_same(monkeypatch, *arguments):
+    """Both find the same; of sequences whose scores differ by no more than rounding, either may be the first."""
+    on_host, on_device = (by_score(found) for found in search_both(monkeypatch, *arguments))
+    assert [[entry[1:] for entry in own] for own in on_device] == [[entry[1:] for entry in own] for own in on_host]
+    for found, wanted in zip(on_device, on_host, strict=True):
+        assert [entry[0] for entry in found] == pytest.approx([entry[0] for entry in wanted], rel=1e-9, abs=1e-9)
+
+
+def by_score(found):
+    """Score, tokens and times of each hypothesis, best first."""
+    utterances = zip(found.scores, found.tokens, found.times, strict=True)
+    return [
+        sorted(zip(*own, strict=True), key=lambda entry: (-float(f"{entry[0]:.9g}"), entry[1:])) for own in utterances
+    ]
+
+
+@pytest.mark.parametrize("kind", ["lstm", "finite-state"])
+@pytest.mark.parametrize("beam", [1, 3, 7])
+def test_equals_the_search_in_lists(kind, beam, monkeypatch):
+    for seed in range(8):
+        model = random_model(seed, kind, vocabulary=5)
+        encoder_out, lengths = random_frames(4, 12), torch.tensor([9, 12, 0, 5])
+        for alpha in ALPHAS:
+            assert_same(monkeypatch, model, encoder_out, lengths, beam, beam, alpha, 1 + seed % 3)
+
+
+def test_long_searches_over_few_tokens_are_the_same(monkeypatch):
+    torch.manual_seed(1)
+    for beam in (2, 4):
+        model, encoder_out = search_oracles.table_model(2 * torch.randn(60, 9, 3).double(), 2)
+        assert_same(monkeypatch, model, encoder_out, torch.tensor([60]), beam, beam, 0.3, 2)
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_extreme_weights_are_the_same(name, monkeypatch):
+    model, encoder_out = search_oracles.table_model(EXTREMES[name].double())
+    for alpha in ALPHAS:
+        for beam in (1, 3, 8):
+            for cap in (1, 3):
+                assert_same(monkeypatch, model, encoder_out, torch.tensor([6]), beam, beam, alpha, cap)
+
+
+# Ties everywhere, but no weight of 0: after one, this search may take equal scores in another order.
+WEIGHTS = st.sampled_from([-3.0, -1.0, 0.0, 0.0, 1.0, 30.0, 1000.0])
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    weights=st.lists(WEIGHTS, min_size=36, max_size=36),
+    beam=st.integers(1, 6),
+    alpha=st.sampled_from(ALPHAS),
+    cap=st.integers(1, 3),
+)
+def test_any_weights_are_the_same(weights, beam, alpha, cap):
+    with pytest.MonkeyPatch.context() as patch:
+        model, encoder_out = search_oracles.table_model(torch.tensor(weights).double().view(4, 3, 3))
+        assert_same(patch, model, encoder_out, torch.tensor([4]), beam, beam, alpha, cap)
+
+
+def test_padding_and_what_neighbours_do_after_their_end_do_not_matter(monkeypatch):
+    model = random_model(5, "lstm", vocabulary=5)
+    encoder_out, lengths = random_frames(3, 10), torch.tensor([4, 10, 7])
+    wanted = beam_search(model, encoder_out, lengths, 4, 4, 0.3, 3)
+    for utterance, length in enumerate(lengths):
+        encoder_out[utterance, length:] = math.nan
+    monkeypatch.setattr(beam_module, "may_look", lambda tensor: False)
+    found = beam_search(model, encoder_out, lengths, 4, 4, 0.3, 3)
+    assert (found.tokens, found.times) == (wanted.tokens, wanted.times)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_weights_that_are_no_numbers_are_refused(value, monkeypatch):
+    table = torch.zeros(4, 3, 3).double()
+    table[2, :, 1] = value
+    model, encoder_out = search_oracles.table_model(table)
+    monkeypatch.setattr(beam_module, "may_look", lambda tensor: False)
+    with pytest.raises(ValueError, match="NaN or infinitely large for utterances \\[1\\]"):
+        beam_search(model, encoder_out.repeat(2, 1, 1), torch.tensor([2, 4]), 2, 2, 0.3, 1)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "finite-state"])
+def test_the_steps_of_a_frame_can_be_compiled_whole(kind):
+    model = random_model(1, kind, vocabulary=5)
+    encoder_out, lengths = random_frames(3, 8), [8, 5, 0]
+    wanted = beam_search(model, encoder_out, torch.tensor(lengths), 4, 4, 0.3, 2)
+    with torch.no_grad():
+        search = DeviceSearch(model, 3, 4, Interpolation(0.3), 2)
+    for name in ("begin", "extend", "end"):
+        # Inductor gives the same, but takes half a minute to compile.
+        setattr(search, name, torch.compile(getattr(search, name), fullgraph=True, backend="aot_eager"))
+    found = run_on_device(search, encoder_out, lengths).best(4)
+    assert (found.tokens, found.times) == (wanted.tokens, wanted.times)
+    for ours, theirs in zip(found.scores, wanted.scores, strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-9, abs=1e-9)
+
+
+def test_steps_look_at_no_value_and_keep_their_tensors():
+    # Tensors on the meta device have no values: whatever needs one raises.
+    model = random_model(0, "lstm", vocabulary=5)
+    model.predictor.to("meta")
+    model.joiner.to("meta")
+    search = DeviceSearch(model, 3, 4, Interpolation(0.3), 2)
+    before = {name: id(tensor) for name, tensor in vars(search.frame).items()}
+    for _ in range(2):
+        search.begin()
+        search.extend(1)
+        search.extend(2)
+        search.end(2)
+        search.end(0)
+    assert {name: id(tensor) for name, tensor in vars(search.frame).items()} == before
