@@ -55,7 +55,7 @@ def subsampling_shapes(config: EncoderConfig, utterances: int, frames: int) -> l
         bands = bands if stage == 0 else (bands - 1) // 2
         shapes.append((1, utterances * rows * bands, 9 * inputs, outputs, stage > 0))
         inputs = outputs
-    return shapes + [(1, utterances * frames, inputs * bands, config.dim, True)]
+    return [*shapes, (1, utterances * frames, inputs * bands, config.dim, True)]
 
 
 def layer_shapes(config: EncoderConfig, utterances: int, frames: int) -> list[Shape]:

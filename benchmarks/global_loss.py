@@ -47,7 +47,7 @@ def edited(reference: list[int], vocabulary: int, late: bool, rng: random.Random
 class Inputs:
     """Random inputs of one utterance, the same for all variants."""
 
-    def __init__(self, options: argparse.Namespace):
+    def __init__(self, options: argparse.Namespace) -> None:
         rng, generator = random.Random(options.seed), torch.Generator().manual_seed(options.seed)
         reference = [rng.randrange(1, options.vocabulary) for _ in range(options.tokens)]
         sequences = [reference]
@@ -71,6 +71,7 @@ class Inputs:
         self.bias = leaf(options.vocabulary)
 
     def loss(self, variant: str, regulariser_points: int) -> torch.Tensor:
+        """The loss as a variant computes it."""
         if variant in ("local_dense", "global_dense"):
             local = variant == "local_dense"
             sequences = slice(0, 1) if local else slice(None)
@@ -83,9 +84,11 @@ class Inputs:
         return nbest_objective(self.lattice_inputs(self.prefixes), tree, GLOBAL, settings).loss
 
     def lattice_inputs(self, prefixes: torch.Tensor) -> LatticeInputs:
+        """What a lattice of these prefixes [P, J] needs."""
         return LatticeInputs(self.frames, self.frame_lengths, prefixes, OutputLayer(self.weight, self.bias))
 
     def step(self, variant: str, regulariser_points: int) -> float:
+        """One forward and backward pass; gives the loss."""
         for leaf in (self.frames, self.prefixes, self.weight, self.bias):
             leaf.grad = None
         loss = self.loss(variant, regulariser_points)
@@ -93,8 +96,10 @@ class Inputs:
         return loss.item()
 
     def matrix_operations(self, variant: str, regulariser_points: int) -> int:
-        """Multiplications and additions in products with all V outputs: what no implementation of a variant can avoid
-        here is one product forward and two backward; ours computes the reference's logits twice.
+        """Multiplications and additions in products with all V outputs.
+
+        What no implementation of a variant can avoid here is one product forward and two backward; ours computes the
+        reference's logits twice.
         """
         points = self.frames.shape[1]
         product = 2 * self.weight.numel()
@@ -134,6 +139,7 @@ def measure_variant(options: argparse.Namespace) -> dict:
 
 
 def run_variant(variant: str, options: argparse.Namespace, late: bool = False, **shape: int) -> dict:
+    """Time and memory of one variant, in a process of its own."""
     arguments = [
         "--variant",
         variant,

@@ -1,5 +1,6 @@
 """Measuring for benchmarks: medians of repeated runs, peak memory of a process, a process for each variant."""
 
+import contextlib
 import json
 import os
 import platform
@@ -31,10 +32,9 @@ def median_seconds(run: Callable[[], object], repeats: int, warm_up: int = 1) ->
 def peak_bytes(run: Callable[[], object]) -> int:
     """How far a call raises this process's resident memory above what it holds before."""
     before = _status_bytes("VmRSS")
-    try:
-        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-    except OSError:
-        pass  # then the peak is that of the whole process, which is at least as high
+    # Forget the peak so far. Where that fails, it is that of the whole process, which is at least as high.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
     run()
     return max(_status_bytes("VmHWM"), before) - before
 

@@ -41,6 +41,7 @@ class Pieces:
         self.pieces = [f"\u2581{number}" for number in range(vocabulary)]
 
     def decode(self, ids: list[int]) -> str:
+        """The numbers of the pieces."""
         return " ".join(str(number) for number in ids)
 
 

@@ -9,8 +9,8 @@ Variants, each in a process of its own, on the same batch of 10 s utterances and
              with all V weights at every point
 
 The paper reports 8.8 times the time of local training, with batches 4.5 times smaller. The cost of search and lattices
-depends on what the model says, so the parameters are random but for a planted part that makes searches look like those of
-a trained model (see planted_weights.py); references are its best hypotheses with a token changed.
+depends on what the model says, so the parameters are random but for a planted part that makes searches look like those
+of a trained model (see planted_weights.py); references are its best hypotheses with a token changed.
 """
 
 import argparse
@@ -43,21 +43,24 @@ DEFAULT_CONFIG = Path(__file__).parents[1] / "conf" / "librispeech.yaml"
 
 
 class PlantedPass(TrainingPass):
-    """Planted weights are not roughly normalised, as trained ones are, so their search looks like that of a trained model
+    """A training pass that always searches at alpha 1.
+
+    Planted weights are not roughly normalised, as trained ones are, so their search looks like that of a trained model
     at alpha 1 only. It costs the same at any alpha.
     """
 
     def search(self, encoder_out: torch.Tensor, frame_lengths: torch.Tensor, batch: Batch, alpha: float) -> Competitors:
+        """Competitors at alpha 1, whatever `alpha` is."""
         return super().search(encoder_out, frame_lengths, batch, 1.0)
 
 
 class Step:
     """A model, an optimiser and a batch."""
 
-    def __init__(self, options: argparse.Namespace):
+    def __init__(self, options: argparse.Namespace) -> None:
         flags = [f"--config={options.config}", f"--competitors.count={options.competitors}"]
         flags += [f"--competitors.max_tokens_per_frame={options.tokens_per_frame}"]
-        # Updates cost what they cost, but must leave the planted part as it is: the second step would search something else.
+        # Updates cost what they cost, but must leave the planted part as it is, or the next step would search another.
         flags += ["--optimiser.initial_lr=1e-12"]
         self.config, _ = read_config(config_parser("benchmark"), flags)
         torch.manual_seed(options.seed)
@@ -141,6 +144,7 @@ def random_batch(utterances: int) -> Batch:
 
 
 def measure_variant(options: argparse.Namespace) -> dict:
+    """Time and memory of one variant, in this process."""
     torch.set_num_threads(options.threads)
     torch.set_flush_denormal(True)
     step = Step(options)
@@ -153,6 +157,7 @@ def measure_variant(options: argparse.Namespace) -> dict:
 
 
 def run_variant(variant: str, options: argparse.Namespace, competitors: int) -> dict:
+    """Time and memory of one variant, in a process of its own."""
     arguments = ["--variant", variant, "--competitors", competitors]
     for name in ("config", "threads", "repeats", "seed", "utterances", "tokens_per_frame"):
         arguments += [f"--{name.replace('_', '-')}", getattr(options, name)]

@@ -56,7 +56,7 @@ def test_settings_of_sections_too():
 
 
 @pytest.mark.parametrize(
-    "arguments, said",
+    ("arguments", "said"),
     [
         (["--max-size", "many", "--data-dir", "x"], "--max-size must be a whole number or null, not 'many'"),
         (["--kind", "huge", "--data-dir", "x"], "--kind must be one of 'big', 'small', not 'huge'"),
@@ -72,7 +72,7 @@ def test_a_wrong_flag_is_one_sentence(arguments, said):
     assert str(caught.value).startswith(said) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("old, new", [
+@pytest.mark.parametrize(("old", "new"), [
     ("optimiser.lr_batches", "optimiser.lr_updates"),
     ("optimiser.warmup_batches", "optimiser.warmup_updates"),
     ("data.batches.max_tokens_per_frame", "data.batches.max_token_density"),

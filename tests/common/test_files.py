@@ -22,9 +22,14 @@ def test_content_appears_only_after_the_block(tmp_path):
 def test_a_failure_keeps_the_old_content_and_leaves_nothing_behind(tmp_path):
     target = tmp_path / "table.txt"
     target.write_text("old")
-    with pytest.raises(RuntimeError), replace_when_done(target) as sibling:
-        sibling.write_text("half")
-        raise RuntimeError
+
+    def fail_halfway():
+        with replace_when_done(target) as sibling:
+            sibling.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_halfway()
     assert target.read_text() == "old"
     assert os.listdir(tmp_path) == ["table.txt"]
 

@@ -53,7 +53,7 @@ def test_a_script_can_add_flags_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "make, named",
+    ("make", "named"),
     [
         (lambda: EncoderConfig(attention_dim=100, heads=8), "model.encoder.attention_dim.*model.encoder.heads"),
         (lambda: EncoderConfig(kernel=30), "model.encoder.kernel"),
@@ -93,7 +93,7 @@ def test_full_context_training_and_evaluation_need_no_causal_convolution() -> No
 
 
 @pytest.mark.parametrize(
-    "flags, named",
+    ("flags", "named"),
     [
         (["--model.encoder.heads", "7"], "model.encoder.heads = 7"),
         (["--model.encoder.layers", "many"], "model.encoder.layers"),

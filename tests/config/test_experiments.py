@@ -78,7 +78,7 @@ def test_roles_are_found_by_name_whatever_the_counts(read):
 
 
 @pytest.mark.parametrize(
-    "old, new, named",
+    ("old", "new", "named"),
     [
         ("stage: first,", "stage: third,", "run root: stage: must be one of first, second, not 'third'"),
         ("role: baseline", "role: hero", "run root: role: must be one of baseline, challenger, lookahead, not 'hero'"),

@@ -128,7 +128,7 @@ def test_good_input_leaves_no_list_of_bad_input(small_corpus, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments, sentence",
+    ("arguments", "sentence"),
     [
         (["--corpus", "nowhere"], "'nowhere' is neither a known corpus nor a folder"),
         (["--stages", "1"], "unknown option --stages"),

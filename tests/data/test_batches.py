@@ -215,7 +215,9 @@ def test_nothing_left_is_an_error(make):
         make(replace(PLAIN, min_duration=1000))
 
 
-@pytest.mark.parametrize("change, named", [({"seed": 5}, "seed was 0 and is now 5"), ({"max_duration": 9}, "max_dur")])
+@pytest.mark.parametrize(
+    ("change", "named"), [({"seed": 5}, "seed was 0 and is now 5"), ({"max_duration": 9}, "max_dur")]
+)
 def test_batches_of_other_settings_are_refused(make, change, named):
     with pytest.raises(UserError, match=f"cannot resume: {named}"):
         make(replace(SETTINGS, **change)).check_identity(make(SETTINGS).identity())

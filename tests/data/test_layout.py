@@ -42,7 +42,7 @@ def test_text_is_read_with_spaces_put_right_and_alignments_without_silences(smal
     assert utterances[1].custom == {"kind": "control"}
 
 
-@pytest.mark.parametrize("name, content", [("1-7.alignment.txt", "1-7-0000 x\n"), ("1-7.kinds.jsonl", "{}\n")])
+@pytest.mark.parametrize(("name", "content"), [("1-7.alignment.txt", "1-7-0000 x\n"), ("1-7.kinds.jsonl", "{}\n")])
 def test_broken_side_files_are_named(small_corpus, name, content):
     (small_corpus / "train-a" / "1" / "7" / name).write_text(content)
     with pytest.raises(UserError, match=f"{name}, line 1"):

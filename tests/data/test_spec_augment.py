@@ -68,7 +68,7 @@ def test_a_warp_moves_the_centre_to_its_target():
     assert float(ramp[target, 0]) == pytest.approx(centre, abs=1.5)
 
 
-@pytest.mark.parametrize("frames, largest", [(161, 80), (100, 80), (400, 0)])
+@pytest.mark.parametrize(("frames", "largest"), [(161, 80), (100, 80), (400, 0)])
 def test_short_utterances_are_not_warped(frames, largest):
     features = some_features(1, frames)[0]
     warped = features.clone()

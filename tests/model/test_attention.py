@@ -64,7 +64,7 @@ def test_attention_is_the_double_loop(attention: RelativeAttention, with_gradien
 
 
 @pytest.mark.parametrize("with_gradients", [True, False])
-@pytest.mark.parametrize("past, queries", [(4, 3), (6, 1), (1, 6)])
+@pytest.mark.parametrize(("past", "queries"), [(4, 3), (6, 1), (1, 6)])
 def test_memory_stands_for_past_frames(
     attention: RelativeAttention, with_gradients: bool, past: int, queries: int
 ) -> None:

@@ -20,7 +20,7 @@ from transducer_gn.model.chunk import (
 )
 
 
-@pytest.mark.parametrize("size, left", [(None, None), (1, 0), (1, 3), (2, 4), (4, None), (5, 0), (25, 25)])
+@pytest.mark.parametrize(("size", "left"), [(None, None), (1, 0), (1, 3), (2, 4), (4, None), (5, 0), (25, 25)])
 @pytest.mark.parametrize("frames", [1, 7, 13])
 def test_mask_is_its_definition(size: int | None, left: int | None, frames: int) -> None:
     mask = visible_frames(Chunk(size, left), frames, torch.device("cpu"))
@@ -75,7 +75,7 @@ def test_evaluation_uses_the_fixed_chunk() -> None:
     assert evaluation_chunk(StreamingConfig(chunk=None)) == FULL_CONTEXT
 
 
-@pytest.mark.parametrize("size, left", [(4, 6), (4, -4), (0, 0), (None, 8)])
+@pytest.mark.parametrize(("size", "left"), [(4, 6), (4, -4), (0, 0), (None, 8)])
 def test_impossible_chunks_are_refused(size: int | None, left: int | None) -> None:
     with pytest.raises(UserError, match="chunk|left context"):
         Chunk(size, left)

@@ -65,7 +65,7 @@ def test_utterances_too_short_for_a_frame_have_none() -> None:
     assert (output == 0).all()
 
 
-@pytest.mark.parametrize("size, left", [(2, 4), (4, None), (8, 0), (16, 32)])
+@pytest.mark.parametrize(("size", "left"), [(2, 4), (4, None), (8, 0), (16, 32)])
 @pytest.mark.parametrize("with_gradients", [True, False])
 def test_later_features_change_no_frame_of_a_finished_chunk(size: int, left: int | None, with_gradients: bool) -> None:
     """Bit for bit. The last frame of a chunk sees features up to 7 after its first."""
@@ -150,7 +150,7 @@ def test_seeds_repeat_training_and_nothing_is_drawn_in_evaluation() -> None:
     assert torch.equal(first, second)
 
 
-@pytest.mark.parametrize("warmup, share", [(0.0, 0.1), (0.4, 0.5), (0.9, 1.0), (1.0, 1.0)])
+@pytest.mark.parametrize(("warmup", "share"), [(0.0, 0.1), (0.4, 0.5), (0.9, 1.0), (1.0, 1.0)])
 def test_warmup_fades_layers_in(warmup: float, share: float) -> None:
     """One layer without dropout: its result is the mixture of its input and its output."""
     encoder = small_encoder(layers=1, dropout=0.0, layer_drop=0.0)

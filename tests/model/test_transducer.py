@@ -25,7 +25,7 @@ def model_of(*arguments: str) -> Transducer:
 
 
 @pytest.mark.parametrize(
-    "overrides, millions",
+    ("overrides", "millions"),
     [
         ([], 99.7),
         (["--model.encoder.attention_dim", "512"], 83.9),

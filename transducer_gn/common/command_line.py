@@ -11,13 +11,16 @@ from argparse import RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
 from transducer_gn.common.errors import UserError, run_script
 
-Settings = TypeVar("Settings")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Settings = TypeVar("Settings", bound="DataclassInstance")
 
 ADVICE = {
     errno.ENOSPC: "the disk is full; free some space and call again, finished work is kept",
@@ -49,7 +52,10 @@ class CommandParser(ArgumentParser):
         super().__init__(*args, **kwargs)
         self.renamed = renamed or {}
 
-    def parse_args(self, args: Sequence[str] | None = None, *rest: Any, **named: Any) -> Namespace:
+    # As in jsonargparse, whose parsers take more than argparse's and give a Namespace of their own.
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, *rest: Any, **named: Any
+    ) -> Namespace:
         """Parse `args`, those of the program if None."""
         return super().parse_args(self.as_named(sys.argv[1:] if args is None else args), *rest, **named)
 

@@ -5,13 +5,14 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from transducer_gn.common.errors import UserError
 
 
-def run_each(work: Callable[..., Any], arguments: Sequence[tuple], jobs: int, label: str) -> list[Any]:
+def run_each(work: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], jobs: int, label: str) -> list[Any]:
     """Call `work(*a)` for each `a` of `arguments` in a fresh process, `jobs` at a time; return results in order.
 
     Fresh, because espeak-ng's samples depend on what its process said before; forked, because importing torch and
@@ -21,20 +22,23 @@ def run_each(work: Callable[..., Any], arguments: Sequence[tuple], jobs: int, la
     context = multiprocessing.get_context("fork")
     results: list[Any] = [None] * len(arguments)
     waiting = list(enumerate(arguments))[::-1]
-    running: dict[Any, tuple[int, Any]] = {}
+    running: dict[Connection, tuple[int, BaseProcess]] = {}
     progress = Progress(label, len(arguments))
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
                 index, argument = waiting.pop()
                 receiver, sender = context.Pipe(duplex=False)
-                process = context.Process(target=_work_and_send, args=(work, argument, sender), daemon=True)
+                process: BaseProcess = context.Process(
+                    target=_work_and_send, args=(work, argument, sender), daemon=True
+                )
                 process.start()
                 sender.close()
                 running[receiver] = (index, process)
-            for receiver in wait(list(running)):
-                index, process = running.pop(receiver)
-                results[index] = _receive(receiver, process, label)
+            for ready in wait(list(running)):
+                assert isinstance(ready, Connection)  # nothing else was waited for
+                index, process = running.pop(ready)
+                results[index] = _receive(ready, process, label)
                 progress.step()
     finally:
         for _, process in running.values():
@@ -43,7 +47,7 @@ def run_each(work: Callable[..., Any], arguments: Sequence[tuple], jobs: int, la
     return results
 
 
-def _work_and_send(work: Callable[..., Any], argument: tuple, sender) -> None:
+def _work_and_send(work: Callable[..., Any], argument: tuple[Any, ...], sender: Connection) -> None:
     try:
         outcome = (True, work(*argument))
     except (UserError, OSError) as error:
@@ -51,7 +55,7 @@ def _work_and_send(work: Callable[..., Any], argument: tuple, sender) -> None:
     sender.send(outcome)
 
 
-def _receive(receiver, process, label: str) -> Any:
+def _receive(receiver: Connection, process: BaseProcess, label: str) -> Any:
     try:
         fine, result = receiver.recv()
     except EOFError:

@@ -18,7 +18,8 @@ class Identified(Protocol):
     """Results that say what they were made from: everything that they depend on is in `identity`."""
 
     @property
-    def identity(self) -> Mapping[str, Any]: ...
+    def identity(self) -> Mapping[str, Any]:
+        """What they were made from."""
 
 
 Made = TypeVar("Made", bound=Identified)

@@ -8,12 +8,15 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.config.experiment import Config
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 ROLES = ("baseline", "challenger", "lookahead")
 SECTIONS = ("schedule", "stages", "runs")
@@ -64,7 +67,8 @@ class ScheduleConfig:
     def resolved(self, place: str) -> "ScheduleConfig":
         """The same with numbers in place of names."""
         names = [name.name for name in fields(self) if name.name != "counts"]
-        return replace(self, **{name: self.number(getattr(self, name), f"{place}: {name}") for name in names})
+        numbers: dict[str, Any] = {name: self.number(getattr(self, name), f"{place}: {name}") for name in names}
+        return replace(self, **numbers)
 
 
 @dataclass(frozen=True)
@@ -254,10 +258,10 @@ def yaml_word(value: Any) -> str:
     return yaml.safe_dump(value, default_flow_style=True).splitlines()[0]
 
 
-def setting_names(section: type, prefix: str = "") -> Iterator[str]:
+def setting_names(section: type["DataclassInstance"], prefix: str = "") -> Iterator[str]:
     """Names of all settings, such as model.encoder.dim."""
     for item in fields(section):
-        if is_dataclass(item.type):
+        if isinstance(item.type, type) and is_dataclass(item.type):
             yield from setting_names(item.type, f"{prefix}{item.name}.")
         else:
             yield f"{prefix}{item.name}"

@@ -102,7 +102,8 @@ class CompetitorConfig:
         require(
             self.beam is None or self.beam > self.count,
             f"{section}.beam",
-            f"must be more than {section}.count = {self.count}, since the reference may be in the beam, not {self.beam}",
+            f"must be more than {section}.count = {self.count}, "
+            f"since the reference may be in the beam, not {self.beam}",
         )
 
 

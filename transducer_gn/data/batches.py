@@ -69,16 +69,18 @@ class Batch:
         return replace(self, **{name: getattr(self, name).pin_memory() for name in names})
 
 
-class BatchDataset(Dataset):
+class BatchDataset(Dataset[Batch]):
     """Makes a `Batch` from numbered cuts; the same cuts with the same number give the same batch anywhere."""
 
     def __init__(self, tokenizer: Tokenizer, settings: BatchConfig, augment: bool, noise: CutSet | None = None) -> None:
         self._tokenizer = tokenizer
         self._settings = settings
         self._extractor = fbank() if settings.on_the_fly else None
-        if augment and settings.noise.enabled and noise is None:
-            raise UserError("noise.enabled needs noise; run prepare.sh with --musan, or switch it off")
-        self._noise = list(noise) if augment and settings.noise.enabled else []
+        self._noise: list[Cut] = []
+        if augment and settings.noise.enabled:
+            if noise is None:
+                raise UserError("noise.enabled needs noise; run prepare.sh with --musan, or switch it off")
+            self._noise = list(noise)
         self._volume = settings.volume if augment and settings.volume.enabled else None
         self._masks = settings.spec_augment if augment and settings.spec_augment.enabled else None
 

@@ -37,7 +37,10 @@ def describe_part(
     data: PreparedData, part: str, role: str, tokenizer: Tokenizer, vocabulary: set[str]
 ) -> PartDescription:
     """Measure one part; the words of a training part are added to `vocabulary`, others' are looked up in it."""
-    durations, tokens, groups, speakers = [], [], Counter(), set()
+    durations: list[float] = []
+    tokens: list[int] = []
+    groups: Counter[str] = Counter()
+    speakers: set[str] = set()
     words = unseen = unknown = 0
     for cut in data.cuts(part):
         supervision = cut.supervisions[0]

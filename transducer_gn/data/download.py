@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from transducer_gn.common.errors import UserError
 
@@ -42,7 +43,9 @@ def download_corpus(corpus: str, dl_dir: Path, download: Callable[..., Path] | N
     missing = missing_parts(dl_dir, CORPORA[corpus])
     if missing:
         if download is None:
-            from lhotse.recipes import download_librispeech as download
+            from lhotse.recipes import download_librispeech
+
+            download = download_librispeech
         print(f"Downloading {', '.join(missing)} to {dl_dir}", flush=True)
         fetch(download, dl_dir, "https://www.openslr.org/12", dataset_parts=missing)
         if still := missing_parts(dl_dir, missing):
@@ -56,13 +59,15 @@ def download_noise(dl_dir: Path, download: Callable[..., Path] | None = None) ->
     by_hand = folder.is_dir() and not (dl_dir / "musan.tar.gz").exists()
     if not by_hand and not (dl_dir / ".musan_completed").is_file():
         if download is None:
-            from lhotse.recipes import download_musan as download
+            from lhotse.recipes import download_musan
+
+            download = download_musan
         print(f"Downloading MUSAN to {dl_dir}", flush=True)
         fetch(download, dl_dir, "https://www.openslr.org/17")
     return folder
 
 
-def fetch(download: Callable[..., Path], dl_dir: Path, page: str, **arguments) -> None:
+def fetch(download: Callable[..., Path], dl_dir: Path, page: str, **arguments: Any) -> None:
     """Call one of lhotse's downloaders; what the network does wrong becomes a sentence."""
     dl_dir.mkdir(parents=True, exist_ok=True)
     try:

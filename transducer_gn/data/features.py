@@ -89,9 +89,11 @@ def write_shard(cuts: Sequence[MonoCut], folder: Path, number: int, data_dir: Pa
     extractor = fbank()
     archive = folder / f"{number:05d}.lca"
     storage = portable_path(archive, data_dir)
-    with replace_when_done(archive) as sibling:
-        with LilcomChunkyWriter(sibling, tick_power=settings.tick_power) as writer:
-            done = [with_features(cut, extractor, writer, data_dir, storage) for cut in cuts]
+    with (
+        replace_when_done(archive) as sibling,
+        LilcomChunkyWriter(sibling, tick_power=settings.tick_power) as writer,
+    ):
+        done = [with_features(cut, extractor, writer, data_dir, storage) for cut in cuts]
     write_json_lines(folder / f"{number:05d}.jsonl.gz", (cut.to_dict() for cut in done))
 
 

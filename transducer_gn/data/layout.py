@@ -136,9 +136,9 @@ def read_alignments(path: Path) -> dict[str, tuple[tuple[str, float, float], ...
     alignments = {}
     for number, line in enumerate(read_text_lines(path), start=1):
         try:
-            name, words, ends = line.split()
-            ends = [0.0, *map(float, ends.strip('"').split(","))]
-            words = words.strip('"').split(",")
+            name, word_list, end_list = line.split()
+            ends = [0.0, *map(float, end_list.strip('"').split(","))]
+            words = word_list.strip('"').split(",")
         except ValueError:
             raise UserError(f"{path}, line {number} is not an alignment; repair or delete the file") from None
         alignments[name] = tuple(

@@ -16,10 +16,13 @@ def write_json_lines(path: Path, items: Iterable[dict[str, Any]]) -> None:
 
 def write_lines(path: Path, lines: Iterable[bytes]) -> None:
     """Write gzipped lines in one step. The gzip header holds no time and no name, which would change the bytes."""
-    with replace_when_done(path) as sibling, sibling.open("wb") as raw:
-        with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as file:
-            for line in lines:
-                file.write(line + b"\n")
+    with (
+        replace_when_done(path) as sibling,
+        sibling.open("wb") as raw,
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as file,
+    ):
+        for line in lines:
+            file.write(line + b"\n")
 
 
 def read_lines(path: Path) -> Iterator[bytes]:

@@ -34,17 +34,17 @@ def make_manifests(
     problems += drop_duplicates(kept)
     manifests = data_dir / "manifests"
     report_problems(problems, data_dir / "bad_input.txt", skip_bad)
-    for part, utterances in kept.items():
-        if not utterances:
+    for part, good in kept.items():
+        if not good:
             raise UserError(f"the part {part} of {corpus} has no good utterance; see {data_dir / 'bad_input.txt'}")
-    for part, utterances in kept.items():
+    for part, good in kept.items():
         write_json_lines(
             manifests / f"recordings_{part}.jsonl.gz",
-            (recording(utterance, samples, data_dir).to_dict() for utterance, samples in utterances),
+            (recording(utterance, samples, data_dir).to_dict() for utterance, samples in good),
         )
         write_json_lines(
             manifests / f"supervisions_{part}.jsonl.gz",
-            (supervision(utterance, samples).to_dict() for utterance, samples in utterances),
+            (supervision(utterance, samples).to_dict() for utterance, samples in good),
         )
     write_text(data_dir / "parts.json", json.dumps(roles, indent=2) + "\n")
     return kept

@@ -94,7 +94,7 @@ def bucketing_sampler(
         )
 
 
-class Remaining(Sampler):
+class Remaining(Sampler[NumberedCuts]):
     """The batches of one epoch from a position on; can be iterated once."""
 
     def __init__(self, batches: Iterator[NumberedCuts], skip: int) -> None:

@@ -116,7 +116,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class LaneDataset(IterableDataset):
+class LaneDataset(IterableDataset[Batch | None]):
     """What each worker runs: its own sampler over its own shards.
 
     Attributes:

@@ -41,11 +41,8 @@ class Tokenizer:
         except RuntimeError:
             raise UserError(f"{path} is not a sentencepiece model; delete it and run prepare.sh again") from None
 
-    def __getstate__(self) -> bytes:
-        return self._model
-
-    def __setstate__(self, model: bytes) -> None:
-        self.__init__(model)
+    def __reduce__(self) -> tuple[type["Tokenizer"], tuple[bytes]]:
+        return type(self), (self._model,)
 
     @property
     def model(self) -> bytes:

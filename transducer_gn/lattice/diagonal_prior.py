@@ -21,7 +21,8 @@ def with_diagonal_prior(token_weights: Tensor, strength: float, token_lengths: T
     """
     if strength == 0:
         return token_weights
-    return token_weights - strength * diagonal_penalties(*token_weights.shape[1:], token_lengths, frame_lengths)
+    _, tokens, frames = token_weights.shape
+    return token_weights - strength * diagonal_penalties(tokens, frames, token_lengths, frame_lengths)
 
 
 def diagonal_penalties(tokens: int, frames: int, token_lengths: Tensor, frame_lengths: Tensor) -> Tensor:

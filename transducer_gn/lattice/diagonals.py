@@ -21,7 +21,7 @@ class Skewed:
     before the first and after the last; there they hold the fill value.
     """
 
-    def __init__(self, sequences: int, rows: int, frames: int, fill: float, device: torch.device):
+    def __init__(self, sequences: int, rows: int, frames: int, fill: float, device: torch.device) -> None:
         self._frames = frames
         self._margin = rows - 1
         width = frames + 2 * self._margin
@@ -48,7 +48,8 @@ def skewed_arcs(token_weights: Tensor, blank_weights: Tensor) -> tuple[Skewed, S
         token_weights: [H, U, T]
         blank_weights: [H, U + 1, T]
     """
-    tokens, blanks = (Skewed(*blank_weights.shape, -math.inf, blank_weights.device) for _ in range(2))
+    sequences, rows, frames = blank_weights.shape
+    tokens, blanks = (Skewed(sequences, rows, frames, -math.inf, blank_weights.device) for _ in range(2))
     tokens.points[:, :-1] = token_weights
     blanks.points[:] = blank_weights
     return tokens, blanks

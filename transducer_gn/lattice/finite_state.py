@@ -8,6 +8,7 @@ A *state* is the last c tokens as digits of a number in base V, the newest last;
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -82,7 +83,7 @@ class _LogNormaliser(torch.autograd.Function):
     """Saves the sums at the start of each frame; within a frame all is computed again in backward."""
 
     @staticmethod
-    def forward(ctx, logits, frame_lengths, max_tokens_per_frame):
+    def forward(ctx: Any, logits: Tensor, frame_lengths: Tensor, max_tokens_per_frame: int) -> Tensor:
         utterances, frames, states, _ = logits.shape
         sums = torch.full((frames + 1, utterances, states), -math.inf, dtype=torch.float64, device=logits.device)
         sums[0, :, 0] = 0
@@ -97,7 +98,7 @@ class _LogNormaliser(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad_result):
+    def backward(ctx: Any, grad_result: Tensor) -> tuple[Tensor, None, None]:
         logits, frame_lengths, sums, result = ctx.saved_tensors
         grads = torch.zeros_like(logits)
         point = grad_result[:, None].double() * _share(sums[-1], result[:, None])

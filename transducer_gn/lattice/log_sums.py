@@ -5,6 +5,7 @@ are at hand; backward only scales it. That saves computing every point's V weigh
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,7 +43,7 @@ class _Gradients:
 
 class _SquaredLogSums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, frames, prefixes, weight, bias, points):
+    def forward(ctx: Any, frames: Tensor, prefixes: Tensor, weight: Tensor, bias: Tensor, points: Points) -> Tensor:
         output = OutputLayer(weight, bias)
         ctx.grads = None
         if any(ctx.needs_input_grad):
@@ -54,7 +55,7 @@ class _SquaredLogSums(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad_total):
+    def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor | None, ...]:
         grads = (ctx.grads.frames, ctx.grads.prefixes, ctx.grads.output.weight, ctx.grads.output.bias)
         return *(grad_total * grad for grad in grads), None
 

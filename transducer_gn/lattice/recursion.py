@@ -13,6 +13,7 @@ import functools
 import importlib
 import math
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -121,7 +122,9 @@ class _TorchRecursion(torch.autograd.Function):
     """Diagonals forward; occupations backward, from the saved forward sums."""
 
     @staticmethod
-    def forward(ctx, token_weights, blank_weights, token_lengths, frame_lengths):
+    def forward(
+        ctx: Any, token_weights: Tensor, blank_weights: Tensor, token_lengths: Tensor, frame_lengths: Tensor
+    ) -> Tensor:
         forward, by_blank = diagonals.forward_diagonals(*diagonals.skewed_arcs(token_weights, blank_weights))
         last, sequences, rows = diagonals.final_points(token_lengths, frame_lengths)
         final_blanks = blank_weights[sequences, rows, (frame_lengths - 1).clamp(min=0)]
@@ -134,7 +137,7 @@ class _TorchRecursion(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad_scores):
+    def backward(ctx: Any, grad_scores: Tensor) -> tuple[Tensor, Tensor, None, None]:
         forward, by_blank, token_lengths, frame_lengths, scores = ctx.saved_tensors
         reachable = (frame_lengths > 0) & (scores > -math.inf)
         grad_scores = torch.where(reachable, grad_scores.double(), 0.0)
@@ -152,7 +155,14 @@ class _K2Recursion(torch.autograd.Function):
     """The recursion of k2 or fast_rnnt, which yields its gradients together with the scores."""
 
     @staticmethod
-    def forward(ctx, token_weights, blank_weights, token_lengths, frame_lengths, module):
+    def forward(
+        ctx: Any,
+        token_weights: Tensor,
+        blank_weights: Tensor,
+        token_lengths: Tensor,
+        frame_lengths: Tensor,
+        module: ModuleType,
+    ) -> Tensor:
         sequences, _, frames = token_weights.shape
         # k2 knows one more column: tokens after the last blank. Ours end with a blank, so no token starts there.
         arrivals = torch.nn.functional.pad(token_weights, (0, 1), value=-math.inf)
@@ -168,7 +178,7 @@ class _K2Recursion(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad_scores):
+    def backward(ctx: Any, grad_scores: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         token_grads, blank_grads, reachable = ctx.saved_tensors
         # For unreachable rows k2's gradients mean nothing (they can be NaN), so select rather than multiply.
         scale, reachable = grad_scores[:, None, None], reachable[:, None, None]

@@ -9,6 +9,7 @@ several utterances fill a tile together, and each row gets a copy of its own fra
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -62,9 +63,11 @@ class UtteranceTile(Tile):
     utterance: int
 
     def own_frames(self, frames: Tensor, out: Tensor) -> Tensor:
+        """A view [1, frames, J]: all rows share them."""
         return frames[self.utterance, None, self.frames]
 
     def add_to_frames(self, grad: Tensor, frame_grads: Tensor) -> None:
+        """Add the sum over the rows to the utterance's frames."""
         frame_grads[self.utterance, self.frames] += grad.sum(0)
 
 
@@ -79,9 +82,11 @@ class SharedTile(Tile):
     utterances: Tensor
 
     def own_frames(self, frames: Tensor, out: Tensor) -> Tensor:
+        """A copy [rows, frames, J] in `out`: each row has those of its utterance."""
         return torch.index_select(frames[:, self.frames], 0, self.utterances, out=out)
 
     def add_to_frames(self, grad: Tensor, frame_grads: Tensor) -> None:
+        """Add each row to its utterance's frames."""
         frame_grads[:, self.frames].index_add_(0, self.utterances, grad)
 
 
@@ -105,8 +110,8 @@ def tiles_by_utterance(rows: Rows, frame_counts: list[int], points: int) -> list
     for utterance, (count, frames) in enumerate(zip(rows.counts, frame_counts, strict=True)):
         height = max(1, points // max(frames, 1))
         stop = start + count
-        for first in range(start, stop, height):
-            tiles.append(UtteranceTile(slice(first, min(first + height, stop)), slice(0, frames), utterance))
+        spans = (slice(first, min(first + height, stop)) for first in range(start, stop, height))
+        tiles += [UtteranceTile(span, slice(0, frames), utterance) for span in spans]
         start = stop
     return tiles
 
@@ -161,7 +166,7 @@ def narrow_tiles(tiles: list[Tile], magnitude: Tensor, tolerance: float) -> list
 class Workspace:
     """One buffer per purpose, reused by all tiles: fresh large tensors would cost more than the arithmetic."""
 
-    def __init__(self, tiles: list[Tile], like: Tensor):
+    def __init__(self, tiles: list[Tile], like: Tensor) -> None:
         self._points = max((rows * frames for rows, frames in (tile.shape for tile in tiles)), default=0)
         self._like = like
         self._buffers: dict[str, Tensor] = {}
@@ -207,6 +212,6 @@ def add_hidden_gradient(
     prefix_grads[tile.rows] += grad.sum(1)
 
 
-def without_autocast(like: Tensor) -> AbstractContextManager:
+def without_autocast(like: Tensor) -> AbstractContextManager[Any]:
     """Lattice weights are float32 at least: autocast would make its matrix products half precision."""
     return torch.autocast(like.device.type, enabled=False)

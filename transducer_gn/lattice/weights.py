@@ -6,6 +6,7 @@ tiles and compute each tile again in backward: memory grows with the points, not
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -78,7 +79,9 @@ def _readable_frames(inputs: LatticeInputs) -> Tensor:
 
 class _PairWeights(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, frames, prefixes, columns, blank_column, work):
+    def forward(
+        ctx: Any, frames: Tensor, prefixes: Tensor, columns: Tensor, blank_column: Tensor, work: _Work
+    ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(frames, prefixes, columns, blank_column)
         ctx.work = work
         weights = frames.new_zeros(2, prefixes.shape[0], frames.shape[1])
@@ -91,7 +94,7 @@ class _PairWeights(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, blank_grads, token_grads):
+    def backward(ctx: Any, blank_grads: Tensor, token_grads: Tensor) -> tuple[Tensor | None, ...]:
         frames, prefixes, columns, blank_column = ctx.saved_tensors
         grads = torch.stack([blank_grads, token_grads], 1)  # [R, 2, T]
         frame_grads, prefix_grads = torch.zeros_like(frames), torch.zeros_like(prefixes)
@@ -118,7 +121,9 @@ def _column_pairs(tile: tiles.Tile, columns: Tensor, blank_column: Tensor) -> Te
 
 class _FullWeights(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, frames, prefixes, tokens, weight, bias, work):
+    def forward(
+        ctx: Any, frames: Tensor, prefixes: Tensor, tokens: Tensor, weight: Tensor, bias: Tensor, work: _Work
+    ) -> tuple[Tensor, Tensor, Tensor]:
         ctx.work = work
         blanks, weights, log_sums = frames.new_zeros(3, prefixes.shape[0], frames.shape[1]).unbind()
         output, workspace = OutputLayer(weight, bias), tiles.Workspace(work.tiles, frames)
@@ -133,7 +138,9 @@ class _FullWeights(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, blank_grads, token_grads, log_sum_grads):
+    def backward(
+        ctx: Any, blank_grads: Tensor, token_grads: Tensor, log_sum_grads: Tensor
+    ) -> tuple[Tensor | None, ...]:
         frames, prefixes, tokens, weight, bias, log_sums = ctx.saved_tensors
         output = OutputLayer(weight, bias)
         frame_grads, prefix_grads, sums = torch.zeros_like(frames), torch.zeros_like(prefixes), output.zeros_like()

@@ -2,10 +2,11 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from transducer_gn.model.precision import at_least_float32
@@ -15,7 +16,7 @@ class _DoubleSwish(torch.autograd.Function):
     """Keeps only its slope for the gradient: elementwise passes are most of a small encoder's time on a CPU."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, x: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor) -> Tensor:
         s = (x - 1).sigmoid_()
         y = x * s
         if ctx.needs_input_grad[0]:
@@ -25,13 +26,13 @@ class _DoubleSwish(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, gradient: Tensor) -> Tensor:
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (slope,) = ctx.saved_tensors
         return gradient * slope
 
 
 def double_swish(x: Tensor) -> Tensor:
-    """X * sigmoid(x - 1), elementwise [...]: close to swish applied twice."""
+    """Nearly swish applied twice, x * sigmoid(x - 1), elementwise [...]."""
     return _DoubleSwish.apply(x)
 
 
@@ -91,14 +92,14 @@ class _Balance(torch.autograd.Function):
     """The identity; see `Balancer` for its gradient."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, x: Tensor, valid: Tensor, limits: Limits) -> Tensor:
+    def forward(ctx: Any, x: Tensor, valid: Tensor, limits: Limits) -> Tensor:
         ctx.save_for_backward(x, valid)
         ctx.limits = limits
         return x.view_as(x)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         x, valid = ctx.saved_tensors
         rows = at_least_float32(x.reshape(-1, x.shape[-1]))
         weights = valid.expand(x.shape[:-1]).reshape(1, -1).to(rows.dtype)

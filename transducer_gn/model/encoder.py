@@ -1,5 +1,8 @@
 """The encoder: subsampling and a stack of Conformer layers, over whole utterances or chunk by chunk."""
 
+from collections.abc import Sequence
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -29,6 +32,11 @@ class Encoder(nn.Module):
         self.subsampling = Subsampling(config.feature_dim, config.dim)
         self.layers = nn.ModuleList(ConformerLayer(config) for _ in range(config.layers))
 
+    @property
+    def conformer_layers(self) -> Sequence[ConformerLayer]:
+        """The layers by their type, which a ModuleList does not tell."""
+        return cast(Sequence[ConformerLayer], self.layers)
+
     def forward(self, features: Tensor, lengths: Tensor, chunk: Chunk, warmup: float = 1.0) -> tuple[Tensor, Tensor]:
         """Encode whole utterances, each frame seeing what `chunk` lets it see.
 
@@ -43,7 +51,7 @@ class Encoder(nn.Module):
         visible = visible_frames(chunk, frames, x.device) & valid.unsqueeze(1)
         positions = relative_positions(frames, frames, self.config.dim, x.device).to(x.dtype)
         positions = dropout(positions, self.config.dropout, self.training)
-        for layer, share in zip(self.layers, self._shares(warmup), strict=True):
+        for layer, share in zip(self.conformer_layers, self._shares(warmup), strict=True):
             projected = layer.attention.project_positions(positions)
             output, _ = layer(x, projected, visible, valid, layer.empty_cache(x))
             x = output if share == 1 else torch.lerp(x, output, share)

@@ -21,6 +21,8 @@ class Joiner(nn.Module):
     model first learns blanks by making their weights large, and then, under the regulariser, all weights small again.
     """
 
+    bias_offsets: Tensor
+
     def __init__(
         self, encoder_dim: int, predictor_dim: int, dim: int, vocab_size: int, blank_prior: float | None = None
     ) -> None:
@@ -53,6 +55,7 @@ class Joiner(nn.Module):
     @property
     def output_bias(self) -> Tensor:
         """The biases [V] of the output layer as they act."""
+        assert self.output.bias is not None  # it is made with one
         return self.output.bias() + self.bias_offsets
 
     @property
