@@ -50,7 +50,8 @@ class BeamText:
             self.error = "the model gives weights that are NaN or infinitely large for this audio"
             return
         self.beam, settled, tail = settle(beam)
-        self._transcript.update(settled, tail, int(beam.frames[0]))
+        new, rest = ([(token, frame) for token, frame in part] for part in (settled, tail))
+        self._transcript.update(new, rest, int(beam.frames[0]))
 
     def transcript(self, final: bool) -> Transcript:
         """The text as it stands, all of it stable if it is final; UserError if recognition has failed."""
@@ -161,7 +162,14 @@ class StreamingRecogniser:
     @property
     def chunk_seconds(self) -> float:
         """Seconds from one step of a stream to the next."""
-        return self.encoder.framing.frame_shift * self.encoder.chunk.size
+        return self.encoder.framing.frame_shift * self.chunk_frames
+
+    @property
+    def chunk_frames(self) -> int:
+        """Encoder frames of one step."""
+        size = self.encoder.chunk.size
+        assert size is not None, "a streaming encoder has chunks"
+        return size
 
     @torch.no_grad()
     def open(self) -> RecognitionStream:

@@ -57,12 +57,12 @@ def recognise_frames(
     system: System, batch: Batch, encoded: tuple[Tensor, Tensor], settings: RecognitionConfig
 ) -> list[Recognised]:
     """Recognise the utterances of a batch from the encoder's frames [B, T, D] and their numbers [B]."""
-    common = dict(alpha=system.alpha, max_tokens_per_frame=system.tokens_per_frame(settings))
+    alpha, limit = system.alpha, system.tokens_per_frame(settings)
     try:
         if settings.method == "greedy":
-            found = greedy_search(system.model, *encoded, **common)
+            found = greedy_search(system.model, *encoded, alpha=alpha, max_tokens_per_frame=limit)
         else:
-            found = beam_search(system.model, *encoded, settings.beam, 1, **common)
+            found = beam_search(system.model, *encoded, settings.beam, 1, alpha=alpha, max_tokens_per_frame=limit)
     except ValueError as error:
         raise UserError(f"cannot recognise the batch of {batch.ids[0]}: {error}") from error
     return recognised(batch, [system.tokenizer.decode(hypotheses[0]).split() for hypotheses in found.tokens])
@@ -91,7 +91,7 @@ def show(system: System, batch: Batch, settings: RecognitionConfig) -> list[list
         stream.add_features(features[:length])
         stream.end()
     histories: list[list[Shown]] = [[] for _ in streams]
-    framing, size = recogniser.encoder.framing, recogniser.encoder.chunk.size
+    framing, size = recogniser.encoder.framing, recogniser.chunk_frames
     for number, ready in enumerate(_rounds(recogniser, streams), start=1):
         heard = framing.seconds_heard(number * size)
         for position in ready:
