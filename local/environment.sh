@@ -7,8 +7,9 @@ venv=${TRANSDUCER_GN_VENV:-$repository/.venv}
 
 find_python() {
   local candidate
+  local check='import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'
   for candidate in ${PYTHON:-} python3.11 python3.12 python3.13 python3 python; do
-    if "$candidate" -c 'import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+    if "$candidate" -c "$check" 2>/dev/null; then
       echo "$candidate"
       return
     fi

@@ -35,7 +35,7 @@ def prefix_forest(batch: list[list[list[int]]]) -> tuple[list[int], list[int], l
     parents, tokens, depths, prefixes = [], [], [], []
     for sequences in batch:
         node_of = {}
-        for sequence in [[]] + sequences:
+        for sequence in [[], *sequences]:
             for length in range(len(sequence) + 1):
                 prefix = tuple(sequence[:length])
                 if prefix in node_of:

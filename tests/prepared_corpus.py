@@ -19,8 +19,10 @@ def environment(tmp_path_factory) -> dict[str, str]:
     python = venv / "bin" / "python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
-    content = (REPOSITORY / "requirements.txt").read_bytes() + (REPOSITORY / "setup.py").read_bytes()
-    stamp = hashlib.sha256(content + f"{REPOSITORY} {venv}\n".encode()).hexdigest()
+    # What local/environment.sh sums up: without its stamp it would install.
+    content = "".join((REPOSITORY / name).read_text() for name in ("requirements.txt", "setup.py"))
+    installed = (REPOSITORY / "pyproject.toml").read_text().partition("[tool")[0]
+    stamp = hashlib.sha256(f"{content}{installed}{REPOSITORY} {venv}\n".encode()).hexdigest()
     (venv / ".installed").write_text(stamp + "\n")
     return os.environ | {"TRANSDUCER_GN_VENV": str(venv), "PYTHONPATH": str(REPOSITORY)}
 

@@ -1,8 +1,8 @@
 """A stand-in for a second device: on a machine without a GPU it tells which tensors would be on one.
 
 Tensors count as being on the second device once they are moved there; what is computed from them stays there; what is
-made with an explicit device (such as that of another tensor) is there too. Whatever mixes them with tensors that are not
-there raises, as it would on a real GPU. Scalars may be mixed, as torch allows.
+made with an explicit device (such as that of another tensor) is there too. Whatever mixes them with tensors that are
+not there raises, as it would on a real GPU. Scalars may be mixed, as torch allows.
 """
 
 import torch

@@ -166,7 +166,7 @@ def installed_name(name):
 
 def needed(*folders):
     """Names of the packages that the modules of some folders import."""
-    ours = modules_of(house.REPOSITORY)
+    ours = modules_of(house.REPOSITORY, *CODE, "tests")
     own = {name.partition(".")[0] for name in ours} | {name.rpartition(".")[2] for name in ours}
     tops = {each.imported.partition(".")[0] for each in imports_of(modules_of(house.REPOSITORY, *folders), ours)}
     return {installed_name(top) for top in tops - own - set(sys.stdlib_module_names) - NEVER_ASKED}

@@ -85,8 +85,8 @@ def _cut(
     duration = round(len(features) * 0.01, 2)
     stored = Features(
         type="fbank", num_frames=len(features), num_features=80, frame_shift=0.01, sampling_rate=16000, start=0.0,
-        duration=duration, storage_type=writer.name, storage_path=str(writer.storage_path), recording_id=name, channels=0,
-        storage_key=writer.write(name, features),
+        duration=duration, storage_type=writer.name, storage_path=str(writer.storage_path), recording_id=name,
+        channels=0, storage_key=writer.write(name, features),
     )  # fmt: skip
     supervision = SupervisionSegment(name, name, 0.0, duration, text=" ".join(words), custom=custom)
     return MonoCut(name, 0.0, duration, 0, [supervision], features=stored)

@@ -81,10 +81,9 @@ def test_output_bears_the_name_and_jobs_have_their_threads(capfd):
 
 def test_after_a_failure_nothing_is_started_and_what_runs_may_finish(tmp_path):
     runner, log = JobRunner(2), tmp_path / "log"
+    jobs = [recording(log, "long", 1.5), Job("bad", python("raise SystemExit(3)")), recording(log, "never")]
     with runner.listening(), pytest.raises(UserError, match="a command failed.*goes on from there"):
-        runner.start(recording(log, "long", 1.5))
-        runner.start(Job("bad", python("raise SystemExit(3)")))
-        runner.start(recording(log, "never"))
+        list(map(runner.start, jobs))
     assert log.read_text().splitlines() == ["begin long", "end long"]
 
 
@@ -103,12 +102,16 @@ SAVING = """
 def test_a_stop_reaches_all_and_gives_them_time_to_save(tmp_path, number):
     files = [tmp_path / "a", tmp_path / "b"]
     runner = JobRunner(2)
-    with pytest.raises(Stopped) as caught, runner.listening():
+
+    def run_and_stop():
         for file in files:
             runner.start(Job(file.name, (*python(SAVING), str(file))))
         wait_until(lambda: all(file.exists() and file.read_text() == "ready" for file in files))
         os.kill(os.getpid(), number)
         runner.finish()
+
+    with pytest.raises(Stopped) as caught, runner.listening():
+        run_and_stop()
     assert caught.value.code == 128 + number
     assert [file.read_text() for file in files] == ["saved", "saved"]
 
@@ -119,12 +122,16 @@ def test_a_stop_reaches_what_a_shell_script_runs(tmp_path):
     script = tmp_path / "script.sh"
     script.write_text(f'#!/bin/bash\n"{sys.executable}" -c "{inner}"\ntrue\n')
     script.chmod(0o755)
-    with pytest.raises(Stopped), runner.listening():
+
+    def run_and_stop():
         runner.jobs = 2  # so that starting does not wait for its end
         runner.start(Job("prepare", (str(script),), has_children=True))
         wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
         os.kill(os.getpid(), signal.SIGTERM)
         runner.finish()
+
+    with pytest.raises(Stopped), runner.listening():
+        run_and_stop()
     pid = int((tmp_path / "pid").read_text())
     wait_until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2])
 

@@ -53,7 +53,7 @@ def test_roles_come_from_the_file(runs):
 def test_without_a_file_or_its_runs_by_what_is_seen(runs):
     by_hand = [run for run in runs if "by-hand" in run.name]
     for seen in (by_hand, runs):
-        known = roles(seen) if seen is by_hand else dict.fromkeys(ROLES, [])
+        known = roles(seen) if seen is by_hand else dict.fromkeys(ROLES, ())
         assert choose_baseline(seen, None, known["baseline"]).name == "by-hand-local"
         assert choose_challenger(seen, None, known["challenger"]).name == "by-hand-global"
         assert choose_lookahead(seen, "test", known["lookahead"]).name == "lookahead-by-hand"

@@ -155,7 +155,7 @@ def test_a_new_experiment_is_a_few_lines(configurations, tmp_path):
     assert list(runs)[-1] == "alpha-0.5" and runs["alpha-0.5"][0].normalisation.alpha == 0.5
 
 
-@pytest.mark.parametrize("jobs, first, later", [("1", None, None), ("2", 8, 4), ("3", 8, 3)])
+@pytest.mark.parametrize(("jobs", "first", "later"), [("1", None, None), ("2", 8, 4), ("3", 8, 3)])
 def test_cores_are_shared_among_jobs(monkeypatch, jobs, first, later):
     monkeypatch.setattr("transducer_gn.commands.jobs.default_jobs", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

@@ -1,8 +1,9 @@
-"""Invariant: a list of all sequences is the exact normaliser, with the exact gradient; shorter lists fall short of it."""
+"""Invariant: a list of all sequences is the exact normaliser, with the exact gradient; shorter ones fall short."""
 
 import json
 import math
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -89,7 +90,7 @@ def test_the_script_says_more_with_longer_lists(toy, tmp_path):
     assert (tmp_path / "nbest-coverage.png").is_file() and b"<svg" in (tmp_path / "nbest-coverage.svg").read_bytes()
     by_count = [x["log_shares"] for x in values["lists"]]
     assert [len(shares) for shares in by_count] == [3, 3, 3]
-    for shorter, longer in zip(by_count, by_count[1:]):
+    for shorter, longer in pairwise(by_count):
         assert all(a < b < 0 for a, b in zip(shorter, longer, strict=True))
     assert "finite-state epoch-1" in result.stdout
 

@@ -200,7 +200,7 @@ def torch_round_trip(state: dict) -> dict:
     return torch.load(buffer, weights_only=True)
 
 
-@pytest.mark.parametrize("updates, epochs", [(0, 0), (1, 0), (5000, 0), (0, 6), (40000, 39)])
+@pytest.mark.parametrize(("updates", "epochs"), [(0, 0), (1, 0), (5000, 0), (0, 6), (40000, 39)])
 def test_eden_is_the_formula(updates: int, epochs: int) -> None:
     parameter = torch.nn.Parameter(torch.zeros(2))
     optimiser = Eve([parameter], lr=0.003)

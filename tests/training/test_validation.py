@@ -14,7 +14,7 @@ from transducer_gn.recognition import utterances
 from transducer_gn.recognition.system import load_system
 from transducer_gn.search.beam import beam_search
 from transducer_gn.training.distributed import World
-from transducer_gn.training.schedule import Weights
+from transducer_gn.training.schedule import SchedulePoint
 from transducer_gn.training.training_pass import TrainingPass
 from transducer_gn.training.validation import Validator
 
@@ -37,7 +37,7 @@ def test_error_rate_and_sentences_are_those_of_a_plain_search_and_count(toy, loc
     config = replace(system.config, training=replace(system.config.training, validation_utterances=6))
     data = PreparedData(toy.folder)
     validator = Validator(config, data, system.tokenizer, World())
-    result = validator.validate(TrainingPass(system.model, config), Weights(0.6, 0.0))
+    result = validator.validate(TrainingPass(system.model, config), SchedulePoint(0.6, 0.0))
     system.model.eval()
     # One utterance at a time.
     dataset = BatchDataset(system.tokenizer, config.data.batches, augment=False)

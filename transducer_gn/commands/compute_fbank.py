@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from transducer_gn.common.command_line import CommandParser, command_parser, settings_from
 from transducer_gn.common.processes import default_jobs
@@ -56,7 +57,9 @@ def main(arguments: list[str] | None = None) -> None:
         )
 
 
-def store_part(data_dir: Path, part: str, factors: list[float], inputs: dict, tick_power: int, nj: int) -> None:
+def store_part(
+    data_dir: Path, part: str, factors: list[float], inputs: dict[str, Any], tick_power: int, nj: int
+) -> None:
     """Store the features of one part unless that was done."""
     stage = Stage(data_dir / "fbank" / f".made_{part}.json", inputs, [data_dir / "fbank" / f"cuts_{part}.jsonl.gz"])
     if stage.is_done():
@@ -73,7 +76,7 @@ def store_part(data_dir: Path, part: str, factors: list[float], inputs: dict, ti
     stage.finish()
 
 
-def store_noise(data_dir: Path, inputs: dict, tick_power: int, nj: int) -> None:
+def store_noise(data_dir: Path, inputs: dict[str, Any], tick_power: int, nj: int) -> None:
     """Store the features of windows of noise unless that was done."""
     stage = Stage(data_dir / "fbank" / ".made_musan.json", inputs, [data_dir / "fbank" / "cuts_musan.jsonl.gz"])
     if stage.is_done():

@@ -37,7 +37,8 @@ def main(arguments: list[str] | None = None) -> None:
     flags = parser().parse_args(arguments)
     set_up_process()
     if flags.compare:
-        compare(*flags.compare, flags.json)
+        first, second = flags.compare
+        compare(first, second, flags.json)
     elif flags.exp_dir:
         decode(flags)
     else:

@@ -47,7 +47,7 @@ class Job:
         return shlex.join(self.command)
 
 
-class Stopped(Exception):
+class Stopped(Exception):  # noqa: N818 (no error: somebody asked for it)
     """A signal asked to stop, and all commands have ended.
 
     Attributes:
@@ -73,10 +73,11 @@ class Printer:
     """Shows commands instead of running them."""
 
     def start(self, job: Job) -> None:
+        """Show a job's command."""
         print(job.text(), flush=True)
 
     def finish(self) -> None:
-        pass
+        """Nothing has been started."""
 
 
 def threads_for(jobs: int, beside: int) -> int | None:
@@ -99,10 +100,10 @@ class JobRunner:
     """
 
     jobs: int
-    _running: dict[str, tuple[Job, subprocess.Popen]] = field(default_factory=dict)
+    _running: dict[str, tuple[Job, subprocess.Popen[bytes]]] = field(default_factory=dict)
     _failed: bool = False
     # Ended jobs, by name, and signals, as numbers: whatever a waiting runner must know of.
-    _events: SimpleQueue = field(default_factory=SimpleQueue)
+    _events: SimpleQueue[str | int] = field(default_factory=SimpleQueue)
     _output: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
@@ -181,7 +182,7 @@ class JobRunner:
         self._running[job.name] = job, process
         threading.Thread(target=self._watch, args=(job.name, process), daemon=True).start()
 
-    def _watch(self, name: str, process: subprocess.Popen) -> None:
+    def _watch(self, name: str, process: subprocess.Popen[bytes]) -> None:
         """Pass a job's output on and tell of its end."""
         reader = None
         if process.stdout is not None:
@@ -200,7 +201,7 @@ class JobRunner:
                 print(f"[{name}] {line.decode(errors='replace')}", end="", flush=True)
 
 
-def send(process: subprocess.Popen, number: int, whole_group: bool) -> None:
+def send(process: subprocess.Popen[bytes], number: int, whole_group: bool) -> None:
     """Send a signal to a job that may have ended, or to it and all that it has started."""
     with suppress(ProcessLookupError):
         if whole_group:

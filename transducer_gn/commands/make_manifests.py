@@ -1,5 +1,6 @@
 """Stage 1: check a corpus in LibriSpeech's layout and write recording and supervision manifests."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Check a corpus and write its manifests."""
     options = settings_from(ManifestOptions, parser().parse_args(arguments))
     parts = find_parts(options.corpus_dir)
-    chosen = {
+    chosen: dict[str, Sequence[str]] = {
         role: names
         for role, names in zip(ROLES, (options.train, options.dev, options.test), strict=True)
         if names is not None

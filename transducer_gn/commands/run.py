@@ -121,18 +121,22 @@ class Recipe:
             if not file.is_file():
                 raise UserError(f"there are no settings {file}; name some with --conf and --global-conf")
         schedule, runs = self.experiments.schedule, {run.name: run for run in self.experiments.runs}
-        if schedule.branch_epoch > schedule.baseline_epochs:
+        if self.number(schedule.branch_epoch) > self.number(schedule.baseline_epochs):
             raise UserError(f"--branch-epoch must be at most --baseline-epochs, {schedule.baseline_epochs}")
         for name in self.only():
             if name not in runs:
                 raise UserError(f"--only: there is no run {name!r}, only {', '.join(runs)}")
         numbers = {stage: number for number, stage in enumerate(self.experiments.stages, start=1)}
         for run in filter(lambda run: self.settings.runs(numbers[run.stage]), self.wanted()):
-            parent = runs.get(run.parent)
-            if parent is not None and run.after > parent.epochs:
+            parent = runs.get(run.parent) if run.parent is not None else None
+            if parent is not None and self.number(run.after) > self.number(parent.epochs):
                 raise UserError(
                     f"{run.name} branches off after epoch {run.after} of {parent.name}, which has {parent.epochs}"
                 )
+
+    def number(self, value: int | str) -> int:
+        """A number of the schedule, or of a run, which may be given by the name of one of the schedule."""
+        return self.experiments.schedule.number(value, str(self.experiments.path))
 
     def only(self) -> list[str]:
         """Names of the runs that the user chose; empty for all."""
@@ -145,7 +149,11 @@ class Recipe:
     def wanted(self) -> list[RunConfig]:
         """Those of them to train."""
         runs = {run.name: run for run in self.experiments.runs}
-        return [run for run in self.chosen() if not run.only_if_parent_ends or runs[run.parent].epochs < run.epochs]
+
+        def goes_on(run: RunConfig) -> bool:
+            return run.parent is not None and self.number(runs[run.parent].epochs) < self.number(run.epochs)
+
+        return [run for run in self.chosen() if not run.only_if_parent_ends or goes_on(run)]
 
     def trained(self, dry_run: bool) -> list[str]:
         """Names of the runs to evaluate: all that have a best epoch by now, or will have."""

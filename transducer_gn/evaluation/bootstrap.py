@@ -23,6 +23,7 @@ class Interval:
     high: float
 
     def scaled(self, factor: float) -> "Interval":
+        """The same in another unit."""
         return Interval(self.value * factor, self.low * factor, self.high * factor)
 
 

@@ -17,6 +17,7 @@ from transducer_gn.data.batches import Batch
 from transducer_gn.lattice.finite_state import capped_scores, log_normaliser, sequence_weights, state_logits
 from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.lattice.prefix_tree import distinct_sequences
+from transducer_gn.model.predictor import FiniteStatePredictor
 from transducer_gn.recognition.system import System
 from transducer_gn.search.competitors import find_competitors
 
@@ -49,16 +50,16 @@ def measure_coverage(
     """Coverage for each N in `counts`, over all utterances of the batches, which are on the system's device."""
     system.model.requires_grad_(True)
     parameters = list(system.model.parameters())
-    names = [None, *counts]
-    gradients = {count: [torch.zeros_like(parameter) for parameter in parameters] for count in names}
+    names: list[int | None] = [None, *counts]
+    gradients = {name: [torch.zeros_like(parameter) for parameter in parameters] for name in names}
     log_shares: dict[int, list[float]] = {count: [] for count in counts}
     for batch in batches:
         losses, covered = batch_losses(system, batch, counts, max_tokens_per_frame)
         for count in counts:
             log_shares[count] += covered[count].tolist()
-        for count in names:
-            found = torch.autograd.grad(losses[count], parameters, retain_graph=True, allow_unused=True)
-            for total, gradient in zip(gradients[count], found, strict=True):
+        for name in names:
+            found = torch.autograd.grad(losses[name], parameters, retain_graph=True, allow_unused=True)
+            for total, gradient in zip(gradients[name], found, strict=True):
                 total += 0 if gradient is None else gradient
     system.model.requires_grad_(False)
     exact = flat(gradients[None])
@@ -86,6 +87,7 @@ def batch_losses(
         interpolation,
     )
     tokens, lengths = competitors.with_references(batch.tokens, batch.token_lengths)
+    assert isinstance(model.predictor, FiniteStatePredictor), "exact Z needs a finite number of states"
     logits = state_logits(model.joiner.lattice_inputs(encoder_out, frame_lengths, model.predictor.all_states()))
     scores = list_scores(logits, tokens, lengths, frame_lengths, max_tokens_per_frame)
     scores = scores.masked_fill(~distinct_sequences(tokens, lengths), -math.inf)

@@ -129,20 +129,18 @@ def count_cuts(cuts: CutSet, part: str) -> int:
 class Unfinished:
     """What is recognised so far of a test set: a file that grows batch by batch."""
 
-    def __init__(self, path: Path, identity: dict[str, Any]):
+    def __init__(self, path: Path, identity: dict[str, Any]) -> None:
         self._path = path
         self._identity = identity
 
     def read(self) -> list[Recognised]:
         """The utterances so far; none if the file is of other parameters or settings, or cannot be read."""
-        found: list[Recognised] = []
         try:
             first, *lines = self._path.read_text(encoding="utf-8").split("\n")
             if not same_inputs(json.loads(first), self._identity):
                 raise ValueError("another system")
             # What follows the last line end was cut off.
-            for line in lines[:-1]:
-                found.append(read_entry(Recognised, json.loads(line)))
+            found = [read_entry(Recognised, json.loads(line)) for line in lines[:-1]]
         except (OSError, ValueError, TypeError, KeyError):
             found = []
         self._rewrite(found)
@@ -154,6 +152,7 @@ class Unfinished:
             file.write("".join(json.dumps(asdict(utterance)) + "\n" for utterance in utterances))
 
     def remove(self) -> None:
+        """Delete the file: the test set is complete."""
         self._path.unlink(missing_ok=True)
 
     def _rewrite(self, utterances: list[Recognised]) -> None:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import write_text
@@ -27,7 +27,14 @@ from transducer_gn.recognition.error_rates import (
     total_errors,
 )
 
-Entry = TypeVar("Entry")
+
+class IsDataclass(Protocol):
+    """Anything whose fields can be listed."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+Entry = TypeVar("Entry", bound=IsDataclass)
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,7 @@ class Results:
     utterances: list[Recognised]
 
     def measures(self) -> dict[str, Measure]:
+        """Error rates by name: all words, and groups."""
         return measures(self.utterances)
 
 
@@ -111,7 +119,8 @@ def read_entry(entry: type[Entry], values: dict[str, Any]) -> Entry:
     custom = {name: value for name, value in values.items() if name not in names}
     found = {name: value for name, value in values.items() if name in names}
     found |= {"unit": unit_of(values["id"], custom)} if "unit" in names else {}
-    return entry(**found, group=group_of(custom), custom=custom)
+    found |= {"group": group_of(custom), "custom": custom}
+    return entry(**found)
 
 
 def find_results(place: Path) -> dict[str, Path]:
@@ -196,7 +205,9 @@ def counted(title: str, items: Sequence[str]) -> str:
 
 def word_counts(pairs: Sequence[AlignedPair]) -> str:
     """For each word how often it was right, wrong, in a reference and in a hypothesis; most errors first."""
-    correct, references, hypotheses = Counter(), Counter(), Counter()
+    correct: Counter[str] = Counter()
+    references: Counter[str] = Counter()
+    hypotheses: Counter[str] = Counter()
     wrong: Counter[str] = Counter()
     for reference, hypothesis in pairs:
         references[reference] += 1

@@ -1,6 +1,7 @@
 """Averages of parameters over training."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ class RunningAverage:
     Averages of two moments with the same start give the average over the time between them: see `average_between`.
     """
 
-    def __init__(self, model: nn.Module, start: int = 0):
+    def __init__(self, model: nn.Module, start: int = 0) -> None:
         self.start = start
         self.count = 0
         self.parameters = {name: value.detach().clone() for name, value in model.named_parameters()}
@@ -32,16 +33,18 @@ class RunningAverage:
         for name, value in model.named_parameters():
             self.parameters[name].copy_(value.detach())
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, Any]:
+        """All there is to keep; the parameters themselves, not copies."""
         return {"start": self.start, "count": self.count, "parameters": self.parameters}
 
-    def load_state_dict(self, state: Mapping) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
         self.start, self.count = state["start"], state["count"]
         for name, value in self.parameters.items():
             value.copy_(state["parameters"][name])
 
 
-def average_between(earlier: Mapping | None, later: Mapping) -> dict[str, Tensor]:
+def average_between(earlier: Mapping[str, Any] | None, later: Mapping[str, Any]) -> dict[str, Tensor]:
     """The mean over what was added between two states of a running average, or from its start if `earlier` is None."""
     if earlier is None:
         return dict(later["parameters"])

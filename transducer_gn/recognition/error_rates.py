@@ -48,6 +48,7 @@ class Errors:
 
     @property
     def total(self) -> int:
+        """Errors of all kinds."""
         return self.substitutions + self.deletions + self.insertions
 
     @property

@@ -59,7 +59,7 @@ class System:
 
     def transcribe(
         self,
-        audio: str | os.PathLike | Tensor | np.ndarray,
+        audio: str | os.PathLike[str] | Tensor | np.ndarray,
         settings: RecognitionConfig = EVERYDAY,
         sampling_rate: int = SAMPLING_RATE,
     ) -> Transcript:
@@ -263,5 +263,5 @@ def fingerprint(parameters: Mapping[str, Tensor], alpha: float) -> str:
     digest = hashlib.sha256(f"{alpha}".encode())
     for name in sorted(parameters):
         digest.update(name.encode())
-        digest.update(parameters[name].contiguous().cpu().view(-1).view(torch.uint8).numpy())
+        digest.update(parameters[name].contiguous().cpu().view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()[:16]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib import rc_context
@@ -12,9 +12,12 @@ from matplotlib.figure import Figure
 from transducer_gn.common.files import replace_when_done
 from transducer_gn.common.json_files import write_json
 
+if TYPE_CHECKING:
+    from matplotlib.typing import RcKeyType
+
 LOCAL, GLOBAL, WRONG, SHADE = "#555555", "#0072b2", "#d55e00", "#eeeeee"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-STYLE = {
+STYLE: "dict[RcKeyType, Any]" = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,

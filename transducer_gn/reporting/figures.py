@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -13,7 +14,7 @@ from transducer_gn.reporting.runs import Run, normalisation_text
 EPOCHS_BEFORE = 3
 
 
-def series(rows: Iterable[dict], name: str) -> tuple[list[float], list[float]]:
+def series(rows: Iterable[dict[str, Any]], name: str) -> tuple[list[float], list[float]]:
     """Epochs and values of a metric, where it was logged."""
     points = [(row["epoch"], row[name]) for row in rows if isinstance(row.get(name), int | float)]
     return [x for x, _ in points], [y for _, y in points]
@@ -117,26 +118,27 @@ def upper_limit(rates: Sequence[float]) -> float:
 
 def origin(run: Run, runs: Sequence[Run]) -> Run | None:
     """The local run that a run branched off from."""
-    if run.branch_epoch == 0:
+    if run.branch_epoch == 0 or run.config is None:
         return None
-    alike = [r for r in runs if r.is_local and r.branch_epoch == 0 and r.config.model == run.config.model]
+    model = run.config.model
+    alike = [r for r in runs if r.is_local and r.branch_epoch == 0 and r.config is not None and r.config.model == model]
     return next(iter(alike), None)
 
 
-def before_branch(run: Run, runs: Sequence[Run]) -> list[dict]:
+def before_branch(run: Run, runs: Sequence[Run]) -> list[dict[str, Any]]:
     """The validation at which a run branched off, from the run that it came from."""
     start = origin(run, runs)
     return [row for row in start.valid if row["epoch"] == run.branch_epoch][:1] if start else []
 
 
-def train_before_branch(run: Run, runs: Sequence[Run]) -> list[dict]:
+def train_before_branch(run: Run, runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Training metrics of the epochs before a run branched off."""
     start = origin(run, runs)
     first = run.branch_epoch - EPOCHS_BEFORE
     return [row for row in start.train if first <= row["epoch"] <= run.branch_epoch] if start else []
 
 
-def with_model_loss(rows: Sequence[dict]) -> list[dict]:
+def with_model_loss(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows with "model_loss", the loss per frame without the regulariser.
 
     While alpha is 1 that is the numerator alone; later the regulariser's weight is constant and can be taken off.

@@ -35,6 +35,7 @@ class OverSeeds:
 
     @property
     def changes(self) -> list[float]:
+        """How the second system differs from the first, by seed."""
         return [second - first for first, second in zip(self.first, self.second, strict=True)]
 
 
@@ -58,9 +59,9 @@ def compare_over_seeds(
         result[name] = OverSeeds(
             averaged(sides, part, name), [x[name].first for x in per_seed], [x[name].second for x in per_seed]
         )
-    latencies = [latency_difference(a, b, part) for a, b in sides]
-    if all(latency is not None for latency in latencies):
-        emission = [latency.emission["all"] for latency in latencies]
+    found = [latency_difference(a, b, part) for a, b in sides]
+    emission = [latency.emission["all"] for latency in found if latency is not None]
+    if len(emission) == len(sides):
         result[EMISSION] = OverSeeds(None, [x.first for x in emission], [x.second for x in emission])
     return result
 

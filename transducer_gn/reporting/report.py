@@ -42,6 +42,36 @@ class Report:
         return "\n\n".join([self.title, *(table.text() for table in shown)])
 
 
+@dataclass(frozen=True)
+class Pair:
+    """The local and the global system to compare, on a set that both were decoded on.
+
+    Attributes:
+        part: the test set
+    """
+
+    baseline: Run
+    challenger: Run
+    part: str
+
+    def figures(self, data_dir: Path | None) -> list[ReportFigure]:
+        """What the corpus adds; none where neither a flag nor a checkpoint says where the data is."""
+        if data_dir is None:
+            if self.challenger.config is None:
+                return []
+            data_dir = Path(self.challenger.config.data.folder)
+        comparison = Comparison(self.baseline.folder, self.challenger.folder, PreparedData(data_dir), self.part)
+        return self.challenger.extras.figures(comparison)
+
+
+def comparable(baseline: Run | None, challenger: Run | None, part: str | None) -> Pair | None:
+    """The two systems, if both were decoded on the set."""
+    if baseline is None or challenger is None or part is None:
+        return None
+    both = part in baseline.results and part in challenger.results
+    return Pair(baseline, challenger, part) if both else None
+
+
 def make_report(
     title: str,
     runs: Sequence[Run],
@@ -59,21 +89,20 @@ def make_report(
         lookaheads: names of the runs that hear whole utterances, where an experiments file says so
     """
     part = headline_set(runs)
-    comparable = [run for run in (baseline, challenger) if run is not None and part in run.results]
-    key = None
+    pair, key = comparable(baseline, challenger, part), None
     values = run_values(runs)
-    if len(comparable) == 2:
+    if pair is not None:
         try:
             lookahead = choose_lookahead(runs, part, lookaheads)
-            key = tables.key_table(baseline, challenger, part, lookahead)
-            values["comparison"] = comparison_values(baseline, challenger, part, lookahead)
+            key = tables.key_table(pair.baseline, pair.challenger, pair.part, lookahead)
+            values["comparison"] = comparison_values(pair.baseline, pair.challenger, pair.part, lookahead)
         except UserError as error:
-            challenger.problems.append(str(error))
-    shown = []
-    if other_seeds and key is not None:
-        names = baseline.name, challenger.name
-        compared = compare_over_seeds([runs, *other_seeds], *names, part)
-        shown.append(seeds_table(compared, names, part))
+            pair.challenger.problems.append(str(error))
+    shown: list[Table] = []
+    if other_seeds and pair is not None and key is not None:
+        names = pair.baseline.name, pair.challenger.name
+        compared = compare_over_seeds([runs, *other_seeds], *names, pair.part)
+        shown.append(seeds_table(compared, names, pair.part))
         values["seeds"] = {name: asdict(over) | {"changes": over.changes} for name, over in compared.items()}
     shown += [tables.results_table(runs, baseline)] if part is not None else []
     groups = tables.groups_table(runs, part) if part is not None else None
@@ -81,9 +110,8 @@ def make_report(
     shown += [tables.time_table(runs, baseline), tables.runs_table(runs)]
     shown += [tables.public_table()] if tables.is_librispeech(runs) else []
     drawn = training_figures(runs, baseline, challenger)
-    if key is not None:
-        data = PreparedData(data_dir or Path(challenger.config.data.folder))
-        drawn += challenger.extras.figures(Comparison(baseline.folder, challenger.folder, data, part))
+    if pair is not None and key is not None:
+        drawn += pair.figures(data_dir)
     return Report(title, key, shown, drawn, values)
 
 
@@ -117,7 +145,7 @@ def training_figures(runs: Sequence[Run], baseline: Run | None, challenger: Run 
         caption = f"Word error rates on the dev set for branching off earlier or later, alpha {challenger.alpha:g}."
         found.append(figures.wer_figure("wer-by-branch-epoch", local + lines, runs, caption))
     if len({run.competitors for run in by_count}) > 1:
-        lines = [(f"N {run.competitors}", run) for run in sorted(by_count, key=lambda run: run.competitors)]
+        lines = [(f"N {run.competitors}", run) for run in sorted(by_count, key=lambda run: run.competitors or 0)]
         caption = f"Word error rates on the dev set by number of competitors, alpha {challenger.alpha:g}."
         found.append(figures.wer_figure("wer-by-competitors", local + lines, runs, caption))
     return [figure for figure in found if figure is not None]
@@ -125,6 +153,8 @@ def training_figures(runs: Sequence[Run], baseline: Run | None, challenger: Run 
 
 def same_regulariser(run: Run, other: Run) -> bool:
     """Whether two runs differ in other things than the regulariser."""
+    if run.config is None or other.config is None:
+        return False
     return run.config.normalisation.regulariser == other.config.normalisation.regulariser
 
 

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -62,14 +63,17 @@ class Run:
 
     @property
     def is_local(self) -> bool:
+        """Whether it is, and stays, locally normalised."""
         return self.alpha == 1
 
     @property
     def is_lookahead(self) -> bool:
+        """Whether it hears whole utterances."""
         return self.config is not None and not self.config.model.encoder.causal
 
     @property
     def is_finite_state(self) -> bool:
+        """Whether its predictor sees a limited number of tokens."""
         return self.config is not None and self.config.model.predictor.kind == "finite-state"
 
     @property
@@ -92,6 +96,7 @@ class Run:
 
     @property
     def is_finished(self) -> bool:
+        """Whether its last epoch is done."""
         return (
             self.config is not None and self.best is not None and self.best["last_epoch"] >= self.config.training.epochs
         )
@@ -165,7 +170,7 @@ def newest_settings(folder: Path, problems: list[str]) -> Checkpoint | None:
     paths = sorted(folder.glob("epoch-*.pt")) + sorted(folder.glob("checkpoint-*.pt"))
     if not paths:
         problems.append("no checkpoint yet")
-    read = [attempt(lambda path=path: load_checkpoint(path, mmap=True), None, problems) for path in paths]
+    read = [attempt(partial(load_checkpoint, path, mmap=True), None, problems) for path in paths]
     return max((found for found in read if found), key=lambda found: found.progress.step, default=None)
 
 
@@ -224,7 +229,12 @@ def choose_challenger(runs: Sequence[Run], name: str | None = None, known: Seque
         return named(runs, name, "--challenger")
     candidates = [run for run in runs if run.name in known and run.best]
     candidates = candidates or [run for run in runs if run.is_plain and not run.is_local and run.best]
-    return min(candidates, key=lambda run: math.inf if run.best["wer"] is None else run.best["wer"], default=None)
+    return min(candidates, key=dev_error_rate, default=None)
+
+
+def dev_error_rate(run: Run) -> float:
+    """Word error rate on the dev set at the best epoch; infinite where it is not known."""
+    return math.inf if run.best is None or run.best["wer"] is None else run.best["wer"]
 
 
 def choose_lookahead(runs: Sequence[Run], part: str | None, known: Sequence[str] = ()) -> Run | None:

@@ -81,9 +81,9 @@ def difference_table(title: str, differences: Mapping[str, LatencyDifference], n
         for name, change in difference.emission.items():
             label = "all tokens" if name == "all" else f"tokens of {measure_name(name)}"
             rows.append([f"{part}, {label}", *cells(change)])
-        for label, change in (("word first shown", difference.shown), ("word last changed", difference.settled)):
-            if change is not None:
-                rows.append([f"{part}, {label}", *cells(change)])
+        for label, times in (("word first shown", difference.shown), ("word last changed", difference.settled)):
+            if times is not None:
+                rows.append([f"{part}, {label}", *cells(times)])
     notes = ["Below 0 is earlier. Paired bootstrap over utterances; words are those that both systems get right."]
     return Table(title, ["emission, ms", *names, "change", "95 % interval", "p"], rows, notes)
 

@@ -119,7 +119,8 @@ def latency_cell(run: Run, baseline: Run | None, part: str | None) -> str:
 
 def groups_table(runs: Sequence[Run], part: str) -> Table | None:
     """Error rates by group of utterances on one set, with intervals; None if there is only one group."""
-    rows, columns = [], []
+    rows: list[list[str]] = []
+    columns: list[str] = []
     for run in sorted((run for run in runs if part in run.results), key=order):
         measures = run.measures(part)
         columns = columns or [name for name in measures if name != "all"]

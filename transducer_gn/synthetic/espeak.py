@@ -3,6 +3,7 @@
 import ctypes
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +56,8 @@ class Espeak:
         # Breathy voices draw noise, from the time of day unless told otherwise.
         self._library.espeak_ng_SetRandSeed(ctypes.c_long(1))
 
-    def _collect(self, samples, count: int, _events) -> int:
+    def _collect(self, samples: Any, count: int, _events: Any) -> int:
+        """Keep what espeak-ng hands over: a pointer to `count` samples of 16 bits; 0 asks for more."""
         if samples and count > 0:
             self._chunks.append(np.ctypeslib.as_array(samples, (count,)).copy())
         return 0

@@ -10,6 +10,7 @@ import random
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
@@ -86,8 +87,7 @@ def speak_chapter(chapter: Chapter, settings: MiniCorpusConfig) -> list[Spoken]:
     for group in twin_groups(sentences):
         draw = random.Random(stable_seed(*identity, "audio", group[0]))
         together = speak([sentences[i] for i in group], chapter.speaker, espeak, draw)
-        for index, result in zip(group, together, strict=True):
-            spoken[index] = result
+        spoken.update(zip(group, together, strict=True))
     return [spoken[index] for index in range(len(sentences))]
 
 
@@ -99,11 +99,11 @@ def twin_groups(sentences: list[Sentence]) -> list[list[int]]:
     return list(groups.values())
 
 
-def describe(utterance: str, spoken: Spoken, twin: str | None) -> dict:
+def describe(utterance: str, spoken: Spoken, twin: str | None) -> dict[str, Any]:
     """Return what the `.kinds.jsonl` line of an utterance says."""
     sentence = spoken.sentence
-    line: dict = {"id": utterance, "kind": sentence.kind}
-    if sentence.pair is not None:
+    line: dict[str, Any] = {"id": utterance, "kind": sentence.kind}
+    if sentence.pair is not None and sentence.blended is not None:
         line |= {"pair": list(sentence.pair.words), "twin": twin, "blend": list(spoken.times[sentence.blended])}
     if sentence.settling is not None:
         line["settling"] = list(spoken.times[sentence.settling])

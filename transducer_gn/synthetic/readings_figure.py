@@ -24,17 +24,18 @@ def compare_readings(comparison: Comparison) -> ReportFigure | None:
     """The two readings of an ambiguous utterance; None where no utterance tells the systems apart."""
     try:
         systems = load_system(comparison.baseline), load_system(comparison.challenger)
-        batches = [ambiguous_batch(system, comparison.data, comparison.part) for system in systems]
-        if None in batches:
+        found = [ambiguous_batch(system, comparison.data, comparison.part) for system in systems]
+        batches = [batch for batch in found if batch is not None]
+        if len(batches) < len(systems):
             return None
-        followed = [follow_readings(system, batch) for system, batch in zip(systems, batches, strict=True)]
+        local, other = (follow_readings(system, batch) for system, batch in zip(systems, batches, strict=True))
     except UserError as error:
         logging.warning("no figure of the two readings: %s", error)
         return None
-    chosen = telling_utterance(*followed)
+    chosen = telling_utterance(local, other)
     if chosen is None:
         return None
-    return readings_figure(*followed, (comparison.baseline.name, comparison.challenger.name), chosen)
+    return readings_figure(local, other, (comparison.baseline.name, comparison.challenger.name), chosen)
 
 
 @rc_context(STYLE)

@@ -33,7 +33,7 @@ def speakers_of(part: str, per_voice: int, seed: int) -> list[Speaker]:
     Ids start at 1000, 2000 and 3000, so that a number says the part.
     """
     first = {"train": 1000, "dev": 2000, "test": 3000}[part]
-    speakers = []
+    speakers: list[Speaker] = []
     for turn in range(per_voice):
         for voice in VOICES[part]:
             draw = random.Random(stable_seed("speaker", seed, voice, turn))

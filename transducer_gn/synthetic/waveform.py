@@ -105,10 +105,11 @@ def speak(group: Sequence[Sentence], speaker: Speaker, espeak: Espeak, draw: ran
 
     def piece(sentence: Sentence, position: int) -> np.ndarray:
         word = sentence.words[position]
-        blended = position == sentence.blended
-        key = (position, "/".join(sentence.pair.words) if blended else word)
+        pair = sentence.pair if position == sentence.blended else None
+        key = (position, "/".join(pair.words) if pair is not None else word)
         if key not in pieces:
-            pieces[key] = blend(*map(say, sentence.pair.words), delivery.tilt) if blended else say(word)
+            said = [say(each) for each in (pair.words if pair is not None else (word,))]
+            pieces[key] = blend(said[0], said[1], delivery.tilt) if pair is not None else said[0]
         return pieces[key]
 
     return [

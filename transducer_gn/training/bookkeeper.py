@@ -32,7 +32,7 @@ from transducer_gn.training.watch import save_batch
 class Bookkeeper:
     """Keeps the records of a run in its folder."""
 
-    def __init__(self, config: Config, folder: Path, world: World, state: RunState, clock: Clock):
+    def __init__(self, config: Config, folder: Path, world: World, state: RunState, clock: Clock) -> None:
         self._config = config
         self._folder = folder
         self._world = world
@@ -70,8 +70,8 @@ class Bookkeeper:
         progress.compare(wer, schedule_point(self._config, progress).alpha)
         self.save(epoch_path(self._folder, progress.epoch))
         if self._world.is_first:
-            wer = None if isnan(progress.best_wer) else progress.best_wer
-            best = {"epoch": progress.best_epoch, "wer": wer, "last_epoch": progress.epoch}
+            best_wer = None if isnan(progress.best_wer) else progress.best_wer
+            best = {"epoch": progress.best_epoch, "wer": best_wer, "last_epoch": progress.epoch}
             write_text(self._folder / "best.json", json.dumps(best) + "\n")
         logging.info("epoch %d done; best so far: epoch %d", progress.epoch, progress.best_epoch)
 
@@ -93,7 +93,7 @@ class Bookkeeper:
         pending = [{"tokens": x.tokens.cpu(), "lengths": x.lengths.cpu()} for x in state.planner.pending]
         all_pending = self._world.gather(pending)
         all_sums = self._world.gather({name: float(total) for name, total in state.sums.items()})
-        if self._world.is_first:
+        if all_pending is not None and all_sums is not None:
             Checkpoint(
                 config=self._config,
                 progress=state.progress,

@@ -14,7 +14,7 @@ class Clock:
     switched on for a few updates only.
     """
 
-    def __init__(self, device: torch.device):
+    def __init__(self, device: torch.device) -> None:
         self._device = device
         self.exact = False
         self.seconds: dict[str, float] = {}

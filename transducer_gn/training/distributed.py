@@ -15,10 +15,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+from torch.distributed.rendezvous import rendezvous
 
 from transducer_gn.common.errors import UserError
+
+CPU = torch.device("cpu")
 
 
 @dataclass
@@ -35,11 +39,12 @@ class World:
 
     rank: int = 0
     size: int = 1
-    device: torch.device = torch.device("cpu")
+    device: torch.device = CPU
     group: dist.ProcessGroup | None = None
 
     @property
     def is_first(self) -> bool:
+        """Whether this is the one that writes."""
         return self.rank == 0
 
     def sum(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -65,7 +70,7 @@ class World:
         """The ranks' values in order, on the first rank; None on the others."""
         if self.size == 1:
             return [value]
-        values = [None] * self.size if self.is_first else None
+        values: list[Any] | None = [None] * self.size if self.is_first else None
         dist.gather_object(value, values, dst=0, group=self.group)
         return values
 
@@ -84,14 +89,14 @@ def join_world() -> Iterator[World]:
     keeps them for as long as the process lives.
     """
     local_rank = int(os.environ.get("LOCAL_RANK", 0))
-    device = torch.device("cuda", local_rank) if torch.cuda.is_available() else torch.device("cpu")
+    device = torch.device("cuda", local_rank) if torch.cuda.is_available() else CPU
     if device.type == "cuda":
         torch.cuda.set_device(device)
     size = int(os.environ.get("WORLD_SIZE", 1))
     if size == 1:
         yield World(device=device)
         return
-    store, rank, size = next(dist.rendezvous("env://"))
+    store, rank, size = next(rendezvous("env://"))
     dist.init_process_group(
         "nccl" if device.type == "cuda" else "gloo", store=keys_of_this_attempt(store), rank=rank, world_size=size
     )
@@ -104,7 +109,7 @@ def join_world() -> Iterator[World]:
         dist.destroy_process_group()
 
 
-def keys_of_this_attempt(store: dist.Store) -> dist.Store:
+def keys_of_this_attempt(store: Store) -> Store:
     """A view of the store in which ranks find only what ranks of the same attempt have put there.
 
     torchrun's agent keeps one store over all restarts, with the addresses of ranks that are dead by now: a rank that
@@ -114,7 +119,7 @@ def keys_of_this_attempt(store: dist.Store) -> dist.Store:
     """
     if os.environ.get("GROUP_WORLD_SIZE", "1") != "1":
         return store
-    return dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    return PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
 def launch(processes: int, script: str, arguments: list[str], max_restarts: int = 3) -> None:

@@ -56,7 +56,7 @@ class Learner:
         average: running average of the parameters
     """
 
-    def __init__(self, config: Config, world: World):
+    def __init__(self, config: Config, world: World) -> None:
         torch.manual_seed(config.training.seed)
         # Subnormal numbers, such as occupations far from the diagonal, slow a CPU down many times over.
         torch.set_flush_denormal(True)
@@ -112,9 +112,9 @@ class Learner:
         self, plan: Plan, point: SchedulePoint, warmup: float, clock: Clock, is_last: bool = True
     ) -> Objective:
         """Forward and backward of one batch; gradients of all ranks are added up at the last of an update."""
-        together = is_last or self._world.size == 1
-        with nullcontext() if together else self._shared_pass.no_sync():
-            objective = self._shared_pass(plan, point, warmup, clock)
+        shared = self._shared_pass
+        with shared.no_sync() if isinstance(shared, DistributedDataParallel) and not is_last else nullcontext():
+            objective = shared(plan, point, warmup, clock)
             with clock.part("backward"):
                 # Ranks' gradients are averaged; the objective is a sum over utterances, wherever they are.
                 self.scaler.scale(objective.loss * self._world.size).backward()

@@ -33,7 +33,7 @@ class Logbook:
         active: whether to write at all
     """
 
-    def __init__(self, folder: Path, step: int, active: bool):
+    def __init__(self, folder: Path, step: int, active: bool) -> None:
         self._active = active
         self._folder = folder
         self._started = time.monotonic()
@@ -78,6 +78,7 @@ class Logbook:
         logging.getLogger("transducer_gn.progress").info(line)
 
     def close(self) -> None:
+        """End what tensorboard writes in the background."""
         if self._active:
             self._tensorboard.close()
 
@@ -118,6 +119,7 @@ def describe_run(config: Config, backend: str, world_size: int, device: torch.de
 
 
 def installed_versions() -> dict[str, str]:
+    """Of Python and of the packages that results may depend on, as far as they are there."""
     versions = {"python": sys.version.split()[0]}
     for name in PACKAGES:
         try:

@@ -1,6 +1,6 @@
 """Eve, a variant of Adam for scaled parameters, and Eden, its learning rate."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from typing import Any
 
@@ -36,7 +36,7 @@ class Eve(Optimizer):
         super().__init__(parameters, defaults)
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters that have a gradient; gives the loss of `closure` if there is one."""
         loss = None
         if closure is not None:
@@ -50,7 +50,7 @@ class Eve(Optimizer):
     def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
         """One step for parameters of one device and type: every operation takes many of them at once."""
         states = [self._counted(parameter) for parameter in parameters]
-        gradients = [parameter.grad for parameter in parameters]
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         means, mean_squares = ([state[name] for state in states] for name in ("mean", "mean_square"))
         beta1, beta2 = group["betas"]
         torch._foreach_lerp_(means, gradients, 1 - beta1)
@@ -109,7 +109,7 @@ def _decay_factors(parameters: list[Tensor], target_rms: float, decay: float) ->
     return 1 - decay * outgrown.to(parameters[0].dtype)
 
 
-def _spread(factors: Tensor, parameters: list[Tensor]) -> Sequence[Tensor]:
+def _spread(factors: Tensor, parameters: list[Tensor]) -> list[Tensor] | tuple[Tensor, ...]:
     """Each of the factors [n] as a tensor that its parameter can be multiplied by."""
     if _broadcasts_lists(factors.device):
         return factors.unbind()

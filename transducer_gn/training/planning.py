@@ -31,7 +31,9 @@ class Planner:
         pending: competitors that were found before the run was stopped, for the batches that come first
     """
 
-    def __init__(self, training_pass: TrainingPass, config: Config, world: World, pending: Sequence[Competitors] = ()):
+    def __init__(
+        self, training_pass: TrainingPass, config: Config, world: World, pending: Sequence[Competitors] = ()
+    ) -> None:
         self._pass = training_pass
         self._config = config
         self._world = world
@@ -62,7 +64,7 @@ class Planner:
         Args:
             alpha: interpolation weight now, at which competitors are searched if it is time to
         """
-        plans = []
+        plans: list[Plan] = []
         while len(plans) < count:
             if not self._group:
                 self._group = self._next_group(alpha)

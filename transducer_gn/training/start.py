@@ -114,7 +114,9 @@ def _branch(state: RunState, path: Path, config: Config) -> None:
 def training_batches(config: Config, data: PreparedData, tokenizer: Tokenizer, world: World) -> ResumableBatches:
     """This rank's training batches."""
     settings = config.data.batches
-    common = dict(noise=data.noise_cuts() if settings.noise.enabled else None, rank=world.rank, world_size=world.size)
+    noise, rank, size = data.noise_cuts() if settings.noise.enabled else None, world.rank, world.size
     if config.data.shar:
-        return ShardedBatches(data.folder / "shar" / "train", tokenizer, settings, **common)
-    return Batches(data.train_cuts(), tokenizer, settings, training=True, **common)
+        folder = data.folder / "shar" / "train"
+        return ShardedBatches(folder, tokenizer, settings, noise=noise, rank=rank, world_size=size)
+    cuts = data.train_cuts()
+    return Batches(cuts, tokenizer, settings, training=True, noise=noise, rank=rank, world_size=size)

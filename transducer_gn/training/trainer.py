@@ -62,7 +62,7 @@ class Trainer:
 
     def __init__(
         self, config: Config, folder: Path, world: World, branch_from: Path | None = None, allow_changed: bool = False
-    ):
+    ) -> None:
         self.config, self.folder, self.world = config, folder, world
         self.state = start_run(config, folder, world, branch_from, allow_changed)
         self.clock = Clock(world.device)

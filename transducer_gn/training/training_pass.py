@@ -13,6 +13,7 @@ from transducer_gn.data.batches import Batch
 from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
 from transducer_gn.model.chunk import Chunk
+from transducer_gn.model.predictor import FiniteStatePredictor
 from transducer_gn.model.transducer import Transducer
 from transducer_gn.search.competitors import Competitors, find_competitors
 from transducer_gn.training.clock import Clock
@@ -44,7 +45,7 @@ class Plan:
 class TrainingPass(nn.Module):
     """The model and its objective as one module, so that gradients of several ranks can be added up around it."""
 
-    def __init__(self, model: Transducer, config: Config):
+    def __init__(self, model: Transducer, config: Config) -> None:
         super().__init__()
         self.model = model
         self.config = config
@@ -123,6 +124,8 @@ class TrainingPass(nn.Module):
 
     def _exact(self, encoder_out: Tensor, frame_lengths: Tensor, batch: Batch, point: SchedulePoint) -> Objective:
         """The objective with Z over all sequences."""
-        inputs = self.model.joiner.lattice_inputs(encoder_out, frame_lengths, self.model.predictor.all_states())
+        predictor = self.model.predictor
+        assert isinstance(predictor, FiniteStatePredictor), "exact Z needs a finite number of states"
+        inputs = self.model.joiner.lattice_inputs(encoder_out, frame_lengths, predictor.all_states())
         limit = self.config.normalisation.exact_tokens_per_frame
         return exact_objective(inputs, batch.tokens, batch.token_lengths, point, limit)

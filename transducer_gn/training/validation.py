@@ -32,7 +32,7 @@ class Validation:
 class Validator:
     """Validates on the first utterances of the dev parts, divided among ranks."""
 
-    def __init__(self, config: Config, data: PreparedData, tokenizer: Tokenizer, world: World):
+    def __init__(self, config: Config, data: PreparedData, tokenizer: Tokenizer, world: World) -> None:
         self._config = config
         self._tokenizer = tokenizer
         self._world = world

@@ -16,7 +16,7 @@ from transducer_gn.data.batches import Batch
 class Watch:
     """Counts updates that could not be made, and updates in a row whose competitors were useless or few."""
 
-    def __init__(self, config: TrainingConfig, competitors: CompetitorConfig):
+    def __init__(self, config: TrainingConfig, competitors: CompetitorConfig) -> None:
         self._config = config
         self._competitors = competitors
         self.bad_batches = 0
@@ -24,9 +24,11 @@ class Watch:
         self.scarce = 0
 
     def state_dict(self) -> dict[str, int]:
+        """The counts."""
         return {"bad_batches": self.bad_batches, "collapsed": self.collapsed, "scarce": self.scarce}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Go on from what `state_dict` gave."""
         self.bad_batches, self.collapsed, self.scarce = state["bad_batches"], state["collapsed"], state["scarce"]
 
     def skipped(self, step: int) -> None:
