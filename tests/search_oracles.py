@@ -45,7 +45,7 @@ def log_sum(values: list[float]) -> float:
 
 
 def arc_weights(logits: list[float], alpha: float) -> list[float]:
-    """logits - alpha * log_sum."""
+    """Logits - alpha * log_sum."""
     normaliser = alpha * log_sum(logits)
     return [value - normaliser for value in logits]
 

@@ -56,9 +56,7 @@ class LstmPredictor(nn.Module):
     sequence, and not every device has an LSTM in half precision.
     """
 
-    def __init__(
-        self, vocab_size: int, embedding_dim: int, dim: int, layers: int, forget_bias: float = 0.0
-    ) -> None:
+    def __init__(self, vocab_size: int, embedding_dim: int, dim: int, layers: int, forget_bias: float = 0.0) -> None:
         super().__init__()
         self.output_dim = dim
         self.embedding = ScaledEmbedding(vocab_size, embedding_dim)

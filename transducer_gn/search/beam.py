@@ -330,7 +330,7 @@ def beam_search(
         max_tokens_per_frame: most tokens between two blanks
 
     Returns:
-        Lists, best first. There are fewer than `nbest` if there are not as many sequences of weight above 0. If there
+        lists, best first. There are fewer than `nbest` if there are not as many sequences of weight above 0. If there
         is none at all, because every alignment meets a weight of 0, it is the empty sequence with score -inf
     """
     if not 1 <= nbest <= beam:

@@ -147,7 +147,7 @@ class GreedySearch:
         """Go along labels, one for each frame from where `way` is, up to the first token.
 
         Returns:
-            How many frames after the first the token was emitted, and the token; None if there was none
+            how many frames after the first the token was emitted, and the token; None if there was none
         """
         for passed, (label, weight) in enumerate(zip(labels, best, strict=True)):
             # Also catches NaN, which counts as the largest weight.

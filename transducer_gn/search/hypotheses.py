@@ -62,7 +62,7 @@ class Beam:
         """Take the tokens that all hypotheses agree on out of the beam, which then begins after them.
 
         Returns:
-            Pairs of token and frame: of the tokens taken out, and of those that follow them in the best hypothesis
+            pairs of token and frame: of the tokens taken out, and of those that follow them in the best hypothesis
         """
         if not self.prefixes:
             return [], []

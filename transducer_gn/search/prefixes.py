@@ -64,7 +64,7 @@ class Prefix:
         row: where the store keeps what the predictor said, or NO_ROW
     """
 
-    __slots__ = ("parent", "token", "extensions", "row", "__weakref__")
+    __slots__ = ("__weakref__", "extensions", "parent", "row", "token")
 
     def __init__(self, parent: "Prefix | None", token: int, row: int = NO_ROW) -> None:
         self.parent = parent
