@@ -63,7 +63,7 @@ class PlainBeamSearch:
         offset = score - self.alpha * log_sum
         promise = (1 - self.alpha) * log_sum
         return [
-            (offset + value + promise, prefix + (token + 1,), offset + value)
+            (offset + value + promise, (*prefix, token + 1), offset + value)
             for value, token in zip(values.tolist(), tokens.tolist(), strict=True)
         ]
 

@@ -62,7 +62,7 @@ def enumerate_sequences(logits: Logits, frames: int, alpha: float, cap: int) -> 
         walk(t + 1, 0, prefix, weight + arcs[0])
         if emitted < cap:
             for token in range(1, len(arcs)):
-                walk(t, emitted + 1, prefix + (token,), weight + arcs[token])
+                walk(t, emitted + 1, (*prefix, token), weight + arcs[token])
 
     walk(0, 0, (), 0.0)
     return {prefix: log_sum_exp(weights) for prefix, weights in alignments.items()}
@@ -128,8 +128,8 @@ def plain_extensions(
         total = log_sum(values)
         for token in range(1, len(values)):
             promise = values[token] + (score + (1 - 2 * alpha) * total)
-            hypothesis = (score + values[token] - alpha * total, times + (t,))
-            candidates.append((single(promise), prefix + (token,), hypothesis))
+            hypothesis = (score + values[token] - alpha * total, (*times, t))
+            candidates.append((single(promise), (*prefix, token), hypothesis))
     candidates.sort(key=lambda candidate: -candidate[0])
     threshold = -math.inf
     if len(finished) >= beam:

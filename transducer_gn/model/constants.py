@@ -10,7 +10,7 @@ multiplied out (`fused`), and an LSTM takes its step in one call.
 """
 
 import copy
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -67,13 +67,13 @@ class FusedLstm(nn.Module):
     def __init__(self, lstm: Lstm) -> None:
         super().__init__()
         self.initial_state = lstm.initial_state
-        inputs = lstm.layers[0].input_weight.value
+        inputs = lstm.stack()[0].input_weight.value
         with torch.device(inputs.device):
             # Of use only once: it lays weights out in memory as cuDNN wants them.
             flat = nn.LSTM(inputs.shape[1], lstm.dim, len(lstm.layers), dtype=inputs.dtype).requires_grad_(False)
         self._weights = [weight.detach() for layer in flat.all_weights for weight in layer]
         with torch.no_grad():
-            for number, layer in enumerate(lstm.layers):
+            for number, layer in enumerate(lstm.stack()):
                 bias = layer.bias()
                 effective = [layer.input_weight(), layer.state_weight(), bias, torch.zeros_like(bias)]
                 for weight, value in zip(self._weights[4 * number : 4 * number + 4], effective, strict=True):
@@ -107,13 +107,18 @@ def constant(part: Module, fused: bool = False) -> Module:
     """
     if not isinstance(part, nn.Module):
         return part
+    return cast(Module, _constant(part, fused))
+
+
+def _constant(part: nn.Module, fused: bool) -> nn.Module:
+    """See `constant`."""
     if isinstance(part, ScaledTensor):
         return FusedTensor(part) if fused else ConstantTensor(part)
     if isinstance(part, Lstm) and fused:
         return FusedLstm(part)
     clone = copy.copy(part)
-    clone._modules = {name: constant(child, fused) for name, child in part._modules.items()}
-    if type(part) is Joiner:
+    clone._modules = {name: None if child is None else _constant(child, fused) for name, child in part._modules.items()}
+    if isinstance(part, Joiner) and isinstance(clone, Joiner):
         clone.__class__ = ConstantJoiner
         clone._output_bias = part.output_bias.detach()
     return clone

@@ -86,7 +86,7 @@ class StreamingEncoder:
             raise ValueError("streaming needs an encoder in evaluation mode")
         self.encoder = encoder
         self.chunk = chunk
-        self._size = chunk.size
+        self.size = chunk.size
         self._positions: list[Tensor] = []
         self._max_keys = 0
 
@@ -103,7 +103,7 @@ class StreamingEncoder:
         # The zero frame before the first, as in a whole-utterance pass.
         features = like.new_zeros(1, self.encoder.config.feature_dim)
         caches = [LayerCache(cache.memory[0], cache.history[0]) for cache in caches]
-        return EncoderStream(features, caches, self.framing, self._size)
+        return EncoderStream(features, caches, self.framing, self.size)
 
     def advance(self, streams: list[EncoderStream]) -> list[Tensor]:
         """Encode all chunks that are complete; gives the new frames [n, D] of each stream."""
@@ -141,17 +141,17 @@ class StreamingEncoder:
         """
         lengths = torch.tensor(counts, device=features.device)
         x = self.encoder.subsampling.windows(features, lengths)
-        valid = valid_frames(lengths, self._size)
+        valid = valid_frames(lengths, self.size)
         remembered = [len(stream.caches[0].memory) for stream in streams]
         past = max(remembered)
         # Memories that are shorter than the longest are padded in front.
         filled = valid_frames(torch.tensor(remembered, device=x.device), past).flip(1)
         visible = torch.cat([filled, valid], dim=1).unsqueeze(1)
-        tables = self._tables(past + self._size)
+        tables = self._tables(past + self.size)
         for number, (layer, positions) in enumerate(zip(self.encoder.conformer_layers, tables, strict=True)):
             x, cache = layer(x, positions, visible, valid, stack([s.caches[number] for s in streams], past))
             for row, (stream, frames) in enumerate(zip(streams, remembered, strict=True)):
-                stream.caches[number] = self._cut(cache, row, frames + self._size)
+                stream.caches[number] = self._cut(cache, row, frames + self.size)
         return x
 
     def _cut(self, cache: LayerCache, row: int, frames: int) -> LayerCache:
@@ -166,9 +166,9 @@ class StreamingEncoder:
         """Projected positions [H, keys + size - 1, A / H] of every layer."""
         if keys > self._max_keys:
             # With unlimited left context, doubling keeps the cost of growth in proportion to the stream.
-            self._max_keys = 2 * keys if self.chunk.left is None else self.chunk.left + self._size
+            self._max_keys = 2 * keys if self.chunk.left is None else self.chunk.left + self.size
             like = self._like()
-            positions = relative_positions(self._size, self._max_keys, self.encoder.config.dim, like.device)
+            positions = relative_positions(self.size, self._max_keys, self.encoder.config.dim, like.device)
             positions = positions.to(like.dtype)
             self._positions = [layer.attention.project_positions(positions) for layer in self.encoder.conformer_layers]
         # The largest distances come first.

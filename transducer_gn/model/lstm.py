@@ -4,9 +4,11 @@ The three agree. Over a tree, each node's state follows from its parent's, so th
 share is computed once; nodes of one depth run as one batch.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from transducer_gn.model.scaled import ScaledBias, ScaledTensor
@@ -21,6 +23,8 @@ class LstmLayer(nn.Module):
     `forget_bias` is what the forget gates are biased by before anything is learnt. It is not a parameter: the
     optimiser would soon wear it down.
     """
+
+    bias_offsets: Tensor
 
     def __init__(self, inputs: int, dim: int, forget_bias: float) -> None:
         super().__init__()
@@ -54,15 +58,19 @@ class Lstm(nn.Module):
             LstmLayer(inputs if layer == 0 else dim, dim, forget_bias) for layer in range(layers)
         )
 
+    def stack(self) -> list[LstmLayer]:
+        """The layers, first to last."""
+        return [layer for layer in self.layers if isinstance(layer, LstmLayer)]
+
     def initial_state(self, batch: int) -> LstmState:
         """Zero states, each [batch, layers, H]."""
-        state = self.layers[0].bias_offsets.new_zeros(batch, len(self.layers), self.dim)
+        state = self.stack()[0].bias_offsets.new_zeros(batch, len(self.layers), self.dim)
         return state, state.clone()
 
     def step(self, x: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
         """From `x` [B, inputs] and the state before it to the output [B, H] and the state after it."""
         hiddens, cells = [], []
-        for layer, hidden, cell in zip(self.layers, state[0].unbind(1), state[1].unbind(1), strict=True):
+        for layer, hidden, cell in zip(self.stack(), state[0].unbind(1), state[1].unbind(1), strict=True):
             x, cell = layer.step(x, hidden, cell)
             hiddens.append(x)
             cells.append(cell)
@@ -71,7 +79,7 @@ class Lstm(nn.Module):
     def sequence(self, x: Tensor) -> Tensor:
         """Outputs [B, U, H] at every position of `x` [B, U, inputs], from the initial state on."""
         weights = []
-        for layer in self.layers:
+        for layer in self.stack():
             bias = layer.bias()
             weights += [layer.input_weight(), layer.state_weight(), bias, torch.zeros_like(bias)]
         state = tuple(part.transpose(0, 1) for part in self.initial_state(len(x)))
@@ -89,7 +97,7 @@ class Lstm(nn.Module):
         sorted_parents = torch.where(sorted_parents < 0, -1, places[sorted_parents])
         level_sizes = torch.bincount(depths).tolist()
         x = x[order]
-        for layer in self.layers:
+        for layer in self.stack():
             gates = functional.linear(x, layer.input_weight(), layer.bias())
             x = _TreeRecurrence.apply(gates, layer.state_weight(), sorted_parents, level_sizes)
         return x[places]
@@ -103,9 +111,7 @@ class _TreeRecurrence(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: FunctionCtx, gates: Tensor, state_weight: Tensor, parents: Tensor, level_sizes: list[int]
-    ) -> Tensor:
+    def forward(ctx: Any, gates: Tensor, state_weight: Tensor, parents: Tensor, level_sizes: list[int]) -> Tensor:
         """From inputs' share of the gates [P, 4H], weights [4H, H] and parents [P] to hidden states [P, H]."""
         nodes, dim = len(gates), state_weight.shape[1]
         gates = gates.clone()
@@ -134,7 +140,7 @@ class _TreeRecurrence(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, grad_hiddens: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_hiddens: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of the gates [P, 4H] and of the weights [4H, H]."""
         gates, cells, previous_cells, previous_hiddens, state_weight, parents = ctx.saved_tensors
         dim = state_weight.shape[1]

@@ -70,8 +70,8 @@ class LstmPredictor(nn.Module):
     @full_precision
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """See `Predictor.step`."""
-        hidden, state = self.lstm.step(self.embedding(tokens), state)
-        return self.output(hidden), state
+        hidden, after = self.lstm.step(self.embedding(tokens), (state[0], state[1]))
+        return self.output(hidden), after
 
     @full_precision
     def unroll(self, tokens: Tensor) -> Tensor:

@@ -158,7 +158,7 @@ class StreamingRecogniser:
     @property
     def chunk_seconds(self) -> float:
         """Seconds from one step of a stream to the next."""
-        return self.encoder.framing.frame_shift * self.encoder.chunk.size
+        return self.encoder.framing.frame_shift * self.encoder.size
 
     @torch.no_grad()
     def open(self) -> RecognitionStream:

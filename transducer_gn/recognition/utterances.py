@@ -91,7 +91,7 @@ def show(system: System, batch: Batch, settings: RecognitionConfig) -> list[list
         stream.add_features(features[:length])
         stream.end()
     histories: list[list[Shown]] = [[] for _ in streams]
-    framing, size = recogniser.encoder.framing, recogniser.encoder.chunk.size
+    framing, size = recogniser.encoder.framing, recogniser.encoder.size
     for number, ready in enumerate(_rounds(recogniser, streams), start=1):
         heard = framing.seconds_heard(number * size)
         for position in ready:

@@ -44,7 +44,7 @@ from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
 from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.model.constants import constant
 from transducer_gn.search.device_run import run_on_device
-from transducer_gn.search.hypotheses import Beam, Finished, NBest, Round, check_faulty, check_frames, nbest_of
+from transducer_gn.search.hypotheses import Beam, Finished, NBest, Round, Times, check_faulty, check_frames, nbest_of
 from transducer_gn.search.on_device import DeviceSearch
 from transducer_gn.search.prefixes import PREFIX_BYTES, PrefixStore, SearchedModel
 
@@ -203,7 +203,9 @@ class BeamSearch:
         # padded to the same number of hypotheses, are what all published numbers were computed with.
         width = max(end - start for start, end in zip([0, *ends], ends, strict=False))
         padding = [-math.inf] * width
-        first, second, kept = [], [], []
+        first: list[float] = []
+        second: list[float] = []
+        kept: list[int] = []
         for start, end in zip([0, *ends], ends, strict=False):
             kept += range(len(first), len(first) + end - start)
             first += before[start:end] + padding[end - start :]
@@ -221,7 +223,8 @@ class BeamSearch:
         weights = self.interpolation.weights(weighed.logits.take(arcs), weighed.log_sums.index_select(0, rows))
         prefixes = [hypotheses.prefixes[row].extend(token) for row, token in chosen]
         self._store.read(prefixes)
-        times, start = [], 0
+        times: list[Times] = []
+        start = 0
         for beam, end in zip(beams, ends, strict=True):
             times += [(beam.frames, hypotheses.times[row]) for row, _ in chosen[start:end]]
             start = end
@@ -244,12 +247,12 @@ class BeamSearch:
         chosen: list[tuple[int, int]] = []
         ends, waiting = [], 0
         for threshold, end in zip(thresholds, hypotheses.ends, strict=True):
-            own: list[tuple[float, int, int]] = []
+            found: list[tuple[float, int, int]] = []
             while waiting < len(rows) and rows[waiting] < end:
-                own += [entry for entry in candidates[waiting] if -entry[0] > threshold]
+                found += [entry for entry in candidates[waiting] if -entry[0] > threshold]
                 waiting += 1
-            own.sort()
-            chosen += [(row, token) for _, row, token in own[: self.beam]]
+            found.sort()
+            chosen += [(row, token) for _, row, token in found[: self.beam]]
             ends.append(len(chosen))
         return chosen, ends
 

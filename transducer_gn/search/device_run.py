@@ -1,6 +1,7 @@
 """A search on an accelerator from its first frame to its result: frame by frame, their records read at the end."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -62,8 +63,8 @@ def run_on_device(search: DeviceSearch, encoder_out: Tensor, lengths: list[int],
         step, more = 0, graphs.run(("begin", 0), search.begin)
         while more is not None and bool(more):
             step += 1
-            more = graphs.run(("extend", step), lambda step=step: search.extend(step))
-        graphs.run(("end", step), lambda step=step: search.end(step))
+            more = graphs.run(("extend", step), partial(search.extend, step))
+        graphs.run(("end", step), partial(search.end, step))
         records[t] = frame.record
         torch.add(frame.scores, frame.offsets[:, None], out=scores[t + 1])
     return read_backwards(records.cpu().numpy(), scores.cpu().numpy(), lengths)

@@ -110,7 +110,7 @@ class GreedySearch:
         starts = [sum(counts[:place]) for place in range(len(turn))] if len(turn) > 1 else [0]
         for place in full:
             labels[starts[place]] = BLANK
-        weights = self._weights(logits, labels) if self._interpolation else None
+        weights = self._weights(self._interpolation, logits, labels) if self._interpolation else None
         emitting, tokens = [], []
         for b, start, count in zip(turn, starts, counts, strict=True):
             token = self._follow(ways[b], labels[start : start + count], best[start : start + count])
@@ -136,12 +136,12 @@ class GreedySearch:
             self._frames.index_select(0, self._indices(frames)), self._outputs.index_select(0, self._indices(owners))
         )
 
-    def _weights(self, logits: Tensor, labels: list[int]) -> list[float]:
+    def _weights(self, interpolation: Interpolation, logits: Tensor, labels: list[int]) -> list[float]:
         """The interpolated weights of one label at each of n points, from logits [n, V]."""
         log_sums = logits.logsumexp(-1)
         log_sums = log_sums.where(log_sums > -torch.inf, 0)
         chosen = logits.gather(1, self._indices(labels)[:, None])[:, 0]
-        return self._interpolation.weights(chosen, log_sums).tolist()
+        return interpolation.weights(chosen, log_sums).tolist()
 
     def _follow(self, way: Way, labels: list[int], best: list[float]) -> tuple[int, int] | None:
         """Go along labels, one for each frame from where `way` is, up to the first token.

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -31,7 +32,7 @@ class NBest:
         return NBest(*(_reordered(lists, orders) for lists in (self.tokens, self.scores, self.times)))
 
 
-def _reordered(lists: list[list], orders: list[list[int]]) -> list[list]:
+def _reordered(lists: list[list[Any]], orders: list[list[int]]) -> list[list[Any]]:
     """The entries that `orders` names of each utterance's list."""
     return [[own[i] for i in order] for own, order in zip(lists, orders, strict=True)]
 
@@ -58,7 +59,7 @@ class Beam:
     frames: int = 0
     faulty: bool = False
 
-    def settle(self) -> tuple[list[list[int]], list[list[int]]]:
+    def settle(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """Take the tokens that all hypotheses agree on out of the beam, which then begins after them.
 
         Returns:
@@ -72,7 +73,7 @@ class Beam:
             if any(prefix is not prefixes[0] for prefix in prefixes):
                 break
             settled += 1
-        best = [[prefix.token, time] for prefix, time in zip(paths[0], unrolled(self.times[0]), strict=True)]
+        best = [(prefix.token, time) for prefix, time in zip(paths[0], unrolled(self.times[0]), strict=True)]
         if settled:
             self.root = paths[0][settled - 1]
             self.root.parent = None

@@ -19,6 +19,7 @@ utterance compares some hundred thousand of them, and takes two different ones f
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -287,7 +288,7 @@ class DeviceSearch:
         _into(frame.fingerprints[:, new], torch.where, met, self._nobody[:, new], frame.newest)
 
 
-def _into(target: Tensor, operation: Callable[..., Tensor], *arguments, **named) -> None:
+def _into(target: Tensor, operation: Callable[..., Tensor], *arguments: Any, **named: Any) -> None:
     """Write what an operation gives into `target`, without a copy unless a compiler sees to that."""
     if torch.compiler.is_compiling():
         target.copy_(operation(*arguments, **named))

@@ -50,8 +50,13 @@ class SearchedJoiner(Protocol):
 class SearchedModel(Protocol):
     """What a search needs of a model."""
 
-    predictor: SearchedPredictor
-    joiner: SearchedJoiner
+    @property
+    def predictor(self) -> SearchedPredictor:
+        """Reads tokens."""
+
+    @property
+    def joiner(self) -> SearchedJoiner:
+        """Weighs labels."""
 
 
 class Prefix:
@@ -144,7 +149,7 @@ class PrefixStore:
         new = [prefix for prefix in prefixes if prefix.row == NO_ROW]
         if not new:
             return
-        sources = self._indices([prefix.parent.row for prefix in new])
+        sources = self._indices([prefix.parent.row for prefix in new if prefix.parent is not None])
         state = tuple(part.index_select(0, sources) for part in self.state)
         output, state = self._predictor.step(self._indices([prefix.token for prefix in new]), state)
         if len(self._free) < len(new):
