@@ -8,13 +8,17 @@ With `threshold` it follows the rules of `transducer_gn.search.beam` and gives t
 import torch
 from torch import Tensor
 
+from transducer_gn.search.prefixes import SearchedModel
+
 Prefix = tuple[int, ...]
 
 
 class PlainBeamSearch:
     """Beam search over one utterance at a time."""
 
-    def __init__(self, model, beam: int, alpha: float, max_tokens_per_frame: int, threshold: bool = False) -> None:
+    def __init__(
+        self, model: SearchedModel, beam: int, alpha: float, max_tokens_per_frame: int, threshold: bool = False
+    ) -> None:
         self.model = model
         self.beam = beam
         self.alpha = alpha

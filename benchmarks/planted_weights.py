@@ -5,6 +5,8 @@ for a handful of others that are easily confused with it, the rest for blank; an
 speaks against all of them, as a trained predictor would. Hypotheses are then long, compete, and share most prefixes.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -94,7 +96,7 @@ class PlantedEncoder(nn.Module):
         self.encoder = encoder
         self.register_buffer("planted", planted)
 
-    def forward(self, *arguments) -> tuple[Tensor, Tensor]:
+    def forward(self, *arguments: Any) -> tuple[Tensor, Tensor]:
         """See `Encoder.forward`; the planted frames [B, T, D] must be as many as come out."""
         frames, lengths = self.encoder(*arguments)
         return self.planted + 1e-3 * frames, lengths

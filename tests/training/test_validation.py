@@ -23,9 +23,10 @@ from transducer_gn.training.validation import Validator
 def test_validation_searches_no_further_than_competitors_were_searched(train, tmp_path, monkeypatch, alpha, limit):
     used = []
 
-    def noting(*arguments, **settings):
-        used.append(settings["max_tokens_per_frame"])
-        return beam_search(*arguments, **settings)
+    def noting(*arguments):
+        *_, max_tokens_per_frame = arguments
+        used.append(max_tokens_per_frame)
+        return beam_search(*arguments)
 
     monkeypatch.setattr(utterances, "beam_search", noting)
     train(tmp_path / "exp", **{"training.epochs": 1, "training.memory_scan": "false", "normalisation.alpha": alpha})
