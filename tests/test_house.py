@@ -142,8 +142,8 @@ def test_names_that_others_build_on_stay_put(name, parameters):
 
 # What is imported under another name than it is installed by.
 INSTALLED_AS = {"yaml": "pyyaml"}
-# Imported where they are there, asked of nobody: installing them takes more than pip. The first is for type checkers only.
-NEVER_ASKED = {"_typeshed", "k2", "fast_rnnt", "torchaudio"}
+# Imported where they are there, asked of nobody: installing them takes more than pip.
+NEVER_ASKED = {"k2", "fast_rnnt", "torchaudio"}
 
 
 def declared(*extras):

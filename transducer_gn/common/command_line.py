@@ -11,16 +11,14 @@ from argparse import RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
 from transducer_gn.common.errors import UserError, run_script
+from transducer_gn.common.protocols import IsDataclass
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-Settings = TypeVar("Settings", bound="DataclassInstance")
+Settings = TypeVar("Settings", bound=IsDataclass)
 
 ADVICE = {
     errno.ENOSPC: "the disk is full; free some space and call again, finished work is kept",

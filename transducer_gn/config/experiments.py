@@ -8,15 +8,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from transducer_gn.common.errors import UserError
+from transducer_gn.common.protocols import IsDataclass
 from transducer_gn.config.experiment import Config
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 ROLES = ("baseline", "challenger", "lookahead")
 SECTIONS = ("schedule", "stages", "runs")
@@ -258,7 +256,7 @@ def yaml_word(value: Any) -> str:
     return yaml.safe_dump(value, default_flow_style=True).splitlines()[0]
 
 
-def setting_names(section: type["DataclassInstance"], prefix: str = "") -> Iterator[str]:
+def setting_names(section: type[IsDataclass], prefix: str = "") -> Iterator[str]:
     """Names of all settings, such as model.encoder.dim."""
     for item in fields(section):
         if isinstance(item.type, type) and is_dataclass(item.type):

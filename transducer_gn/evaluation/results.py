@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import write_text
 from transducer_gn.common.json_files import write_json
+from transducer_gn.common.protocols import IsDataclass
 from transducer_gn.data.labels import group_of, unit_of
 from transducer_gn.evaluation.bootstrap import Difference, ratio_difference, ratio_interval
 from transducer_gn.recognition.error_rates import (
@@ -26,13 +27,6 @@ from transducer_gn.recognition.error_rates import (
     measures,
     total_errors,
 )
-
-
-class IsDataclass(Protocol):
-    """Anything whose fields can be listed."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
 
 Entry = TypeVar("Entry", bound=IsDataclass)
 
