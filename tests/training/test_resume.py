@@ -5,11 +5,14 @@ import shutil
 
 import pytest
 import torch
-from toy_data import parameters_of
+from toy_data import parameters_of, toy_settings
 
 from transducer_gn.common.errors import UserError
+from transducer_gn.config import config_parser, read_config
 from transducer_gn.reporting.runs import choose_challenger, read_run
 from transducer_gn.reporting.tables import runs_table
+from transducer_gn.training.distributed import World
+from transducer_gn.training.trainer import Trainer
 
 GLOBAL = {
     "training.epochs": 3,
@@ -183,3 +186,19 @@ def test_without_a_dev_set_the_newest_epoch_is_the_best(train, toy, tmp_path, ca
     run = read_run(tmp_path / "exp")
     assert run.is_finished and choose_challenger([run]) is None
     assert "–" in runs_table([run]).rows[0]
+
+
+def test_a_stop_at_the_end_of_an_epoch_says_so_too(toy, tmp_path, caplog):
+    caplog.set_level("INFO")
+    config, _ = read_config(config_parser("test"), toy_settings(toy, **{"training.epochs": 2}))
+    trainer = Trainer(config, tmp_path, World())
+    after_epoch = trainer.bookkeeper.after_epoch
+
+    def stop_while_validating():
+        after_epoch()
+        trainer.stop()
+
+    trainer.bookkeeper.after_epoch = stop_while_validating
+    trainer.run()
+    assert trainer.state.progress.epoch == 1 and not list(tmp_path.glob("checkpoint-*.pt"))
+    assert "the same command goes on from there" in caplog.text

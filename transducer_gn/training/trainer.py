@@ -76,9 +76,20 @@ class Trainer:
         self.state.learner.training_pass.train()
         if self.config.training.memory_scan:
             self._scan_memory()
-        while self.state.progress.epoch < self.config.training.epochs and not self.stop.is_made:
+        while not self._is_done() and not self._must_stop():
             self._train_epoch()
+        if not self._is_done():
+            step = self.state.progress.step
+            logging.info("stopped after update %d on request; the same command goes on from there", step)
         self.bookkeeper.close()
+
+    def _is_done(self) -> bool:
+        return self.state.progress.epoch >= self.config.training.epochs
+
+    def _must_stop(self) -> bool:
+        """Whether any rank was asked to stop; then all of them are, since none may wait for another that has left."""
+        self.stop.is_made = self.world.any(self.stop.is_made)
+        return self.stop.is_made
 
     def _train_epoch(self) -> None:
         """Train on what is left of the epoch."""
@@ -86,10 +97,8 @@ class Trainer:
         self._begin_epoch()
         while plans := planner.next_plans(self.config.training.accumulate, self._point().alpha):
             self._update(plans)
-            if self.world.any(self.stop.is_made):
-                self.stop.is_made = True
+            if self._must_stop():
                 self.bookkeeper.save(step_path(self.folder, progress.step))
-                logging.info("stopped after update %d on request; the same command goes on from there", progress.step)
                 return
         progress.end_epoch()
         self.state.learner.schedule.step_epoch()
