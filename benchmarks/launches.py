@@ -24,6 +24,7 @@ The search: LSTM of 2 x 512, joiner 512, vocabulary 500, beam 11, at most three 
 import argparse
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from measure import write_result
@@ -59,7 +60,7 @@ class LaunchCounter(TorchDispatchMode):
         self.launches: Counter[str] = Counter()
         self.waits: Counter[str] = Counter()
 
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = function.name().split(".")[0]
         if name in WAITS:
             self.waits[name] += 1
