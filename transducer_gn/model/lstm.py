@@ -36,9 +36,14 @@ class LstmLayer(nn.Module):
         """The biases [4H] of the gates as they act."""
         return self.learnt_bias() + self.bias_offsets
 
-    def step(self, x: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """From input `x` [B, inputs] and states [B, H] to the next states [B, H]."""
-        gates = self.input_weight.product(x, self.bias()) + self.state_weight.product(hidden)
+    def gates(self, x: Tensor) -> Tensor:
+        """What inputs `x` [B, inputs] contribute to the gates [B, 4H]."""
+        # A step has few rows, so that scaling the rows is cheaper than scaling the weights.
+        return functional.linear(x * self.input_weight.scale(), self.input_weight.value, self.bias())
+
+    def step(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """From inputs' share of the gates [B, 4H] and states [B, H] to the next states [B, H]."""
+        gates = gates + functional.linear(hidden * self.state_weight.scale(), self.state_weight.value)
         add, keep, candidate, show = gates.chunk(4, dim=-1)
         cell = keep.sigmoid() * cell + add.sigmoid() * candidate.tanh()
         return show.sigmoid() * cell.tanh(), cell
@@ -61,12 +66,18 @@ class Lstm(nn.Module):
 
     def step(self, x: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
         """From `x` [B, inputs] and the state before it to the output [B, H] and the state after it."""
+        return self.step_from_gates(self.layers[0].gates(x), state)
+
+    def step_from_gates(self, gates: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
+        """The same from the inputs' share [B, 4H] of the first layer's gates."""
         hiddens, cells = [], []
         for layer, hidden, cell in zip(self.layers, state[0].unbind(1), state[1].unbind(1), strict=True):
-            x, cell = layer.step(x, hidden, cell)
-            hiddens.append(x)
+            if hiddens:
+                gates = layer.gates(hiddens[-1])
+            hidden, cell = layer.step(gates, hidden, cell)
+            hiddens.append(hidden)
             cells.append(cell)
-        return x, (torch.stack(hiddens, dim=1), torch.stack(cells, dim=1))
+        return hiddens[-1], (torch.stack(hiddens, dim=1), torch.stack(cells, dim=1))
 
     def sequence(self, x: Tensor) -> Tensor:
         """Outputs [B, U, H] at every position of `x` [B, U, inputs], from the initial state on."""

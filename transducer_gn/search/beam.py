@@ -74,10 +74,16 @@ class BeamSearch:
         beam: K, hypotheses kept per utterance
         alpha: weight of local normalisation, from 0 to 1
         max_tokens_per_frame: S
+        exact: whether to compute every digit as the model itself would
     """
 
     def __init__(
-        self, model: SearchedModel, beam: int, alpha: float, max_tokens_per_frame: int = DEFAULT_TOKENS_PER_FRAME
+        self,
+        model: SearchedModel,
+        beam: int,
+        alpha: float,
+        max_tokens_per_frame: int = DEFAULT_TOKENS_PER_FRAME,
+        exact: bool = False,
     ) -> None:
         if beam < 1:
             raise ValueError(f"beam must be at least 1, not {beam}")
@@ -86,9 +92,22 @@ class BeamSearch:
         self.interpolation = Interpolation(alpha)
         self.beam = beam
         self.max_tokens_per_frame = max_tokens_per_frame
-        self._joiner = constant(model.joiner)
+        kind = "exact" if exact else "quick"
+        self._joiner = constant(model.joiner, kind)
         with torch.no_grad():
-            self._store = PrefixStore(constant(model.predictor), self._joiner)
+            self._store = PrefixStore(constant(model.predictor, kind), self._joiner)
+
+    def search(self, encoder_out: Tensor, lengths: list[int]) -> NBest:
+        """All hypotheses of whole utterances, in the order of the beam; ValueError if the model is at fault.
+
+        Args:
+            encoder_out: [B, T, D]
+            lengths: B numbers of frames
+        """
+        beams = self.start(len(lengths))
+        advance_over(self, beams, encoder_out, lengths)
+        check_faulty([beam.faulty for beam in beams])
+        return self.hypotheses(beams)
 
     def start(self, batch: int) -> list[Beam]:
         """Beams of the empty sequence alone, before any frame, one for each utterance."""
@@ -335,16 +354,28 @@ def beam_search(
     """
     if not 1 <= nbest <= beam:
         raise ValueError(f"nbest must be between 1 and beam = {beam}, not {nbest}")
+    return search_batch(model, encoder_out, frame_lengths, beam, alpha, max_tokens_per_frame).best(nbest)
+
+
+def search_batch(
+    model: SearchedModel,
+    encoder_out: Tensor,
+    frame_lengths: Tensor,
+    beam: int,
+    alpha: float,
+    max_tokens_per_frame: int,
+    exact: bool = False,
+) -> NBest:
+    """All hypotheses of each utterance, in the order of the beam; arguments are those of `beam_search`.
+
+    With `exact`, a search on a CPU computes every digit as the model itself would.
+    """
     lengths = check_frames(encoder_out, frame_lengths)
     if may_look(encoder_out):
-        search = BeamSearch(model, beam, alpha, max_tokens_per_frame)
-        beams = search.start(len(lengths))
-        advance_over(search, beams, encoder_out, lengths)
-        check_faulty([own.faulty for own in beams])
-        return search.hypotheses(beams).best(nbest)
+        return BeamSearch(model, beam, alpha, max_tokens_per_frame, exact).search(encoder_out, lengths)
     with torch.no_grad():
-        on_device = DeviceSearch(model, len(lengths), beam, Interpolation(alpha), max_tokens_per_frame)
-    return run_on_device(on_device, encoder_out, lengths).best(nbest)
+        search = DeviceSearch(model, len(lengths), beam, Interpolation(alpha), max_tokens_per_frame)
+    return run_on_device(search, encoder_out, lengths)
 
 
 def may_look(tensor: Tensor) -> bool:

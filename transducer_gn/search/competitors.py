@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from transducer_gn.config import CompetitorConfig
 from transducer_gn.lattice.interpolation import Interpolation
-from transducer_gn.search.beam import beam_search
+from transducer_gn.search.beam import search_batch
 from transducer_gn.search.prefixes import SearchedModel
 
 
@@ -104,15 +104,16 @@ def find_competitors_together(
     longest = max(batch.encoder_out.shape[1] for batch in batches)
     frames = [functional.pad(batch.encoder_out, (0, 0, 0, longest - batch.encoder_out.shape[1])) for batch in batches]
     beam = settings.count + 1 if settings.beam is None else settings.beam
-    found = beam_search(
+    # Training must not change with the way in which a search is computed.
+    found = search_batch(
         model,
         torch.cat(frames) if len(frames) > 1 else frames[0],
         torch.cat([batch.frame_lengths for batch in batches]),
         beam,
-        beam,
         interpolation.alpha,
         settings.max_tokens_per_frame,
-    )
+        exact=True,
+    ).best(beam)
     competitors, start = [], 0
     for batch in batches:
         end = start + len(batch.encoder_out)

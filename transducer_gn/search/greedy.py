@@ -1,11 +1,12 @@
-"""Greedy search: the best label at every point.
+"""Greedy search: the best label at every point, from label to label.
 
-The predictor does not move between two tokens. So each turn takes, for every utterance, the next few frames from where
-that utterance is, as if nothing were emitted in them; its way is then known up to the first token among their best
-labels, and the predictor reads all these tokens in one call. Utterances go on at their own pace.
+The predictor does not move between two tokens. So utterances go on at their own pace, a few frames at a time as if
+nothing were emitted in them, until each has come to a token or to its end; then the predictor reads all these tokens
+in one call.
 """
 
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -71,8 +72,8 @@ def greedy_search(
     lengths = check_frames(encoder_out, frame_lengths)
     search = GreedySearch(model, encoder_out, interpolation, max_tokens_per_frame)
     ways = [Way(length) for length in lengths]
-    while turn := [b for b, way in enumerate(ways) if way.frame < way.length]:
-        search.turn(ways, turn)
+    while running := [b for b, way in enumerate(ways) if way.frame < way.length]:
+        search.to_next_tokens(ways, running)
     check_faulty([way.faulty for way in ways])
     scores = [[way.score if interpolation else float("nan")] for way in ways]
     return NBest([[way.tokens] for way in ways], scores, [[way.times] for way in ways])
@@ -88,7 +89,7 @@ class GreedySearch:
         interpolation: Interpolation | None,
         max_tokens_per_frame: int,
     ) -> None:
-        self._joiner, self._predictor = constant(model.joiner), constant(model.predictor)
+        self._joiner, self._predictor = constant(model.joiner, "quick"), constant(model.predictor, "quick")
         self._interpolation = interpolation
         self._max_tokens_per_frame = max_tokens_per_frame
         frames = self._joiner.project_encoder(encoder_out)
@@ -100,38 +101,43 @@ class GreedySearch:
         output, self._state = self._predictor.step(start_symbols, state)
         self._outputs = self._joiner.project_predictor(output)
 
-    def turn(self, ways: list[Way], turn: list[int]) -> None:
-        """Take the utterances `turn` up to their next tokens, or over a window of frames without any."""
-        counts = [min(WINDOW, ways[b].length - ways[b].frame) for b in turn]
-        logits = self._logits(ways, turn, counts)
-        # Utterances that have emitted enough at their frame must take its blank.
-        full = [place for place, b in enumerate(turn) if ways[b].emitted == self._max_tokens_per_frame]
-        best, labels = (part.tolist() for part in logits.max(-1))
-        starts = [sum(counts[:place]) for place in range(len(turn))] if len(turn) > 1 else [0]
-        for place in full:
-            labels[starts[place]] = BLANK
-        weights = self._weights(logits, labels) if self._interpolation else None
-        emitting, tokens = [], []
-        for b, start, count in zip(turn, starts, counts, strict=True):
-            token = self._follow(ways[b], labels[start : start + count], best[start : start + count])
-            if weights:
-                last = start + count if token is None else start + token[0] + 1
-                ways[b].score += sum(weights[start:last])
-            if token is not None:
-                emitting.append(b)
-                tokens.append(token[1])
-        if emitting:
-            self._read(emitting, tokens)
+    def to_next_tokens(self, ways: list[Way], running: list[int]) -> None:
+        """Take the utterances `running` to their next tokens, or to their ends, and read these tokens."""
+        tokens: dict[int, int] = {}
+        while running:
+            tokens |= self._look_ahead(ways, running)
+            running = [b for b in running if b not in tokens and ways[b].frame < ways[b].length]
+        if tokens:
+            self._read(sorted(tokens), [tokens[b] for b in sorted(tokens)])
 
-    def _logits(self, ways: list[Way], turn: list[int], counts: list[int]) -> Tensor:
-        """Logits [n, V] of the next `counts` frames of the utterances `turn`, one utterance after the other."""
-        if len(turn) == 1:
-            b = turn[0]
+    def _look_ahead(self, ways: list[Way], utterances: list[int]) -> dict[int, int]:
+        """Take utterances over a window of frames; gives the tokens of those that come to one in it."""
+        counts = [min(WINDOW, ways[b].length - ways[b].frame) for b in utterances]
+        logits = self._logits(ways, utterances, counts)
+        best, labels = (part.tolist() for part in logits.max(-1))
+        starts = [0, *accumulate(counts)]
+        for b, start in zip(utterances, starts, strict=False):
+            if ways[b].emitted == self._max_tokens_per_frame:
+                labels[start] = BLANK
+        weights = self._weights(logits, labels) if self._interpolation else None
+        tokens = {}
+        for b, start, end in zip(utterances, starts, starts[1:], strict=False):
+            token = self._follow(ways[b], labels[start:end], best[start:end])
+            if weights:
+                ways[b].score += sum(weights[start : end if token is None else start + token[0] + 1])
+            if token is not None:
+                tokens[b] = token[1]
+        return tokens
+
+    def _logits(self, ways: list[Way], utterances: list[int], counts: list[int]) -> Tensor:
+        """Logits [n, V] of the next `counts` frames of utterances, one utterance after the other."""
+        if len(utterances) == 1:
+            b = utterances[0]
             start = b * self._longest + ways[b].frame
             return self._joiner(self._frames[start : start + counts[0]], self._outputs[b])
-        first = [b * self._longest + ways[b].frame for b in turn]
+        first = [b * self._longest + ways[b].frame for b in utterances]
         frames = [start + i for start, count in zip(first, counts, strict=True) for i in range(count)]
-        owners = [b for b, count in zip(turn, counts, strict=True) for _ in range(count)]
+        owners = [b for b, count in zip(utterances, counts, strict=True) for _ in range(count)]
         return self._joiner(
             self._frames.index_select(0, self._indices(frames)), self._outputs.index_select(0, self._indices(owners))
         )

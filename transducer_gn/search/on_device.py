@@ -126,7 +126,7 @@ class DeviceSearch:
     ) -> None:
         if max_tokens_per_frame < 1:
             raise ValueError(f"max_tokens_per_frame must be at least 1, not {max_tokens_per_frame}")
-        self._predictor, self._joiner = constant(model.predictor, fused=True), constant(model.joiner, fused=True)
+        self._predictor, self._joiner = constant(model.predictor, "fused"), constant(model.joiner, "fused")
         self._interpolation = interpolation
         self.beam, self.rounds = beam, max_tokens_per_frame
         state = self._predictor.initial_state(batch * beam)

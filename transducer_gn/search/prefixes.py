@@ -6,7 +6,7 @@ prefixes that no beam holds any more are taken back when rows run short, the old
 are forgotten with them. A prefix that comes back after that is read again by the predictor.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Protocol
 from weakref import WeakSet
 
@@ -119,6 +119,7 @@ class PrefixStore:
         self.outputs = _grown(joiner.project_predictor(output), FIRST_ROWS)
         self.state = tuple(_grown(part, FIRST_ROWS) for part in state)
         self._free = list(range(FIRST_ROWS - 1, EMPTY_ROW, -1))
+        self._gathered: tuple[list[Prefix], Tensor] = [], self.outputs[:0]
 
     def root(self) -> Prefix:
         """A new empty prefix."""
@@ -132,9 +133,13 @@ class PrefixStore:
         """Memory of one row."""
         return sum(part[0].numel() * part.element_size() for part in (self.outputs, *self.state))
 
-    def gather(self, prefixes: Sequence[Prefix]) -> Tensor:
+    def gather(self, prefixes: list[Prefix]) -> Tensor:
         """Projected outputs [n, J] of prefixes that have rows."""
-        return self.outputs.index_select(0, self._indices([prefix.row for prefix in prefixes]))
+        # Most frames are blank for all hypotheses, and leave them in their order.
+        if prefixes != self._gathered[0]:
+            rows = self._indices([prefix.row for prefix in prefixes])
+            self._gathered = prefixes, self.outputs.index_select(0, rows)
+        return self._gathered[1]
 
     def read(self, prefixes: Iterable[Prefix]) -> None:
         """Let the predictor read the last token of those prefixes that have no row, all in one call.
