@@ -14,6 +14,11 @@ regulariser to keep their log-sums near 0.
       time-synchronous search per utterance and hypothesis, with a predictor cache (plain_search.py), over ours, beam 10
   python_same_rules_over_beam10
       the same, but it leaves out what our pruning rules leave out, and so gives the same result
+  lists_over_beam4_batch1, lists_over_beam10_batch1, lists_over_beam4_batch16, lists_over_beam10_batch16
+      a search in plain lists with the same rules and weights multiplied out beforehand, one utterance after the other
+      (list_search.py), over ours
+  looping_over_greedy_batch1, looping_over_greedy_batch16
+      greedy search from label to label, weights multiplied out beforehand (list_search.py), over ours
   beam10_over_matmul
       ours with beam 10 over nothing but its products: encoder projection, joiner outputs of the points it evaluates,
       LSTM gates, outputs and projections of the prefixes it creates, in the same batches and the same order
@@ -25,6 +30,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from list_search import FoldedModel, ListBeamSearch, LoopingGreedySearch
 from measure import write_result
 from plain_search import PlainBeamSearch
 from planted_weights import PlantedModel
@@ -52,7 +58,7 @@ class Setting:
 
     def greedy(self) -> list[list[list[int]]]:
         """Search without one."""
-        return greedy_search(self.model, self.encoder_out, self.lengths, ALPHA, CAP).tokens
+        return greedy_search(self.model, self.encoder_out, self.lengths, max_tokens_per_frame=CAP).tokens
 
     def plain(self, utterance: int, beam: int, threshold: bool) -> list[list[int]]:
         """The plain search on one utterance."""
@@ -65,19 +71,21 @@ class Setting:
         hook = self.model.joiner.register_forward_hook(
             lambda module, inputs, logits: calls.append(("joiner", logits.shape[:-1].numel()))
         )
-        lstm = self.model.predictor.predictor.lstm
-        step = lstm.step
+        step = self.model.predictor.step
 
-        def counting_step(x, state):
-            calls.append(("predictor", len(x)))
-            return step(x, state)
+        def counting_step(tokens, state):
+            calls.append(("predictor", len(tokens)))
+            return step(tokens, state)
 
-        lstm.step = counting_step
+        self.model.predictor.step = counting_step
         try:
+            # In training mode no copy of the model is kept that would not know of being counted.
+            self.model.train()
             self.beam(beam)
         finally:
+            self.model.eval()
             hook.remove()
-            del lstm.step
+            del self.model.predictor.step
         return calls
 
 
@@ -136,6 +144,8 @@ def main_ratios(repeats: int, plain_utterances: int) -> dict:
     ratios = {f"beam{beam}_over_greedy": seconds[f"beam{beam}"] / seconds["greedy"] for beam in (4, 10, 50)}
     ratios |= {f"{name}_over_beam10": seconds[name] / seconds["beam10"] for name in agreeing}
     ratios["beam10_over_matmul"] = seconds["beam10"] / seconds["matmul"]
+    for size in (1, 16):
+        ratios |= against_lists(size, repeats)
     return {
         "ratios": ratios,
         "seconds_per_utterance": seconds,
@@ -146,6 +156,24 @@ def main_ratios(repeats: int, plain_utterances: int) -> dict:
             for name in ("joiner", "predictor")
         },
     }
+
+
+def against_lists(batch: int, repeats: int) -> dict[str, float]:
+    """Ratios of the searches in lists and ours, for a number of utterances."""
+    setting = Setting(batch)
+    folded = FoldedModel(setting.model)
+    variants: dict[str, Callable[[], object]] = {"greedy": setting.greedy}
+    looping = LoopingGreedySearch(folded, CAP)
+    variants["looping"] = lambda: looping.search(setting.encoder_out)
+    for beam in (4, 10):
+        lists = ListBeamSearch(folded, beam, ALPHA, CAP)
+        variants[f"beam{beam}"] = lambda beam=beam: setting.beam(beam)
+        variants[f"lists{beam}"] = lambda lists=lists: [lists.search(frames) for frames in setting.encoder_out]
+    seconds = processor_seconds(variants, repeats if batch > 1 else 5 * repeats)
+    ratios = {
+        f"lists_over_beam{beam}_batch{batch}": seconds[f"lists{beam}"] / seconds[f"beam{beam}"] for beam in (4, 10)
+    }
+    return ratios | {f"looping_over_greedy_batch{batch}": seconds["looping"] / seconds["greedy"]}
 
 
 def growth() -> dict:

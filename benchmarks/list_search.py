@@ -1,8 +1,9 @@
 """Searches in plain Python lists, one utterance at a time, on weights that were multiplied out beforehand.
 
-They are what one would write for a single stream, with the rules of `transducer_gn.search` and nothing left out that
-makes them quick: every factor and every pair of layers without anything between them is one matrix, hypotheses are
-small Python objects, scores are Python's numbers, and the predictor reads each prefix once.
+They are what one would write for a single stream, with the rules of `transducer_gn.search`: every factor and every
+pair of layers without anything between them is one matrix, hypotheses are small Python objects, scores are Python's
+numbers, and the predictor reads each prefix once. What they do not have is a memory of what each token contributes to
+the gates of an LSTM (`transducer_gn.model.constants`).
 """
 
 import math
@@ -11,8 +12,6 @@ import torch
 from planted_weights import PlantedModel
 from torch import Tensor
 from torch.nn import functional
-
-WINDOW = 4
 
 
 class FoldedModel:
@@ -139,9 +138,7 @@ class ListBeamSearch:
         candidates.sort()
         return candidates[: self.beam]
 
-    def _extend(
-        self, chosen: list[tuple[float, int, int, float]], nodes: list[Node]
-    ) -> tuple[list[Node], list[float]]:
+    def _extend(self, chosen: list[tuple[float, int, int, float]], nodes: list[Node]) -> tuple[list[Node], list[float]]:
         """The nodes of the next round and their scores; new ones are read by the predictor."""
         extended, new = [], []
         for _, row, token, _ in chosen:
@@ -208,9 +205,7 @@ class LoopingGreedySearch:
                 outputs, states = self._read(tokens, active, outputs, states)
         return found
 
-    def _read(
-        self, tokens: list[int], active: list[int], outputs: Tensor, states: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _read(self, tokens: list[int], active: list[int], outputs: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
         """Outputs [B, J] and states [B, 4 * H] after one token of each active utterance."""
         if len(active) == len(tokens):
             return self.model.read(torch.tensor(tokens), states)

@@ -1,4 +1,4 @@
-"""A constant copy of a module gives what the module gave when it was made: an exact one every digit, others to rounding."""
+"""A constant copy gives what its module gave when it was made: an exact one every digit, others to rounding."""
 
 import pytest
 import torch
@@ -53,3 +53,19 @@ def test_logits_are_those_of_the_joiner_when_the_copy_was_made(kind):
 def test_what_is_no_module_is_given_back():
     thing = object()
     assert constant(thing, "exact") is thing
+
+
+@torch.no_grad()
+def test_a_kept_copy_goes_when_a_parameter_changes():
+    torch.manual_seed(0)
+    predictor = build_predictor(PredictorConfig(kind="lstm", embedding_dim=6, dim=8, layers=1), 9).eval()
+    kept = constant(predictor, "quick")
+    assert constant(predictor, "quick") is kept
+    predictor.lstm.layers[0].input_weight.log_scale += 0.5
+    changed = constant(predictor, "quick")
+    assert changed is not kept
+    tokens = torch.tensor([1, 5, 5])
+    wanted, _ = predictor.step(tokens, predictor.initial_state(3))
+    found, _ = changed.step(tokens, changed.initial_state(3))
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    assert constant(predictor.train(), "quick") is not changed

@@ -75,23 +75,15 @@ class MultipliedTensor(ConstantTensor):
 
 
 class QuickLstm(nn.Module):
-    """An LSTM that leaves the scaling to the matrix products and works in place."""
+    """An LSTM that leaves scaling to the matrix products and works in place."""
 
     def __init__(self, lstm: Lstm) -> None:
         super().__init__()
         self.initial_state = lstm.initial_state
         self.layers = nn.ModuleList(_copy(layer, "exact") for layer in lstm.layers)
-        self._inputs = [
-            (layer.input_weight.value.detach().t(), layer.input_weight.scale().item()) for layer in lstm.layers
-        ]
-        self._states = [
-            (layer.state_weight.value.detach().t(), layer.state_weight.scale().item()) for layer in lstm.layers
-        ]
+        self._inputs = [_transposed(layer.input_weight) for layer in lstm.layers]
+        self._states = [_transposed(layer.state_weight) for layer in lstm.layers]
         self._biases = [layer.bias().detach() for layer in lstm.layers]
-
-    def step(self, x: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
-        """See `Lstm.step`."""
-        return self.step_from_gates(self.layers[0].gates(x), state)
 
     def step_from_gates(self, gates: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
         """See `Lstm.step_from_gates`; overwrites `gates` [B, 4H]."""
@@ -106,6 +98,11 @@ class QuickLstm(nn.Module):
             cell.addcmul_(add.sigmoid_(), candidate.tanh_())
             torch.mul(cell.tanh(), show.sigmoid_(), out=hiddens[:, number])
         return hiddens[:, -1], (hiddens, cells)
+
+
+def _transposed(tensor: ScaledTensor) -> tuple[Tensor, float]:
+    """The stored weights [inputs, outputs], and their scale."""
+    return tensor.value.detach().t(), tensor.scale().item()
 
 
 class FusedLstm(nn.Module):
@@ -185,14 +182,14 @@ class ConstantJoiner(Joiner):
 def constant(part: Module, kind: Kind) -> Module:
     """A copy of a module whose parameters count as constants; what is no module is given back as it is.
 
-    The quick copy of a module that is not being trained is kept, and given again for as long as nothing has changed.
+    The quick copy of a module in evaluation mode is kept, and given again for as long as torch knows of no change of
+    its parameters.
     """
     if not isinstance(part, nn.Module):
         return part
-    parameters = list(part.parameters())
-    if kind != "quick" or any(parameter.requires_grad for parameter in parameters):
+    if kind != "quick" or part.training:
         return _copy(part, kind)
-    state = [(parameter.data_ptr(), parameter._version) for parameter in parameters]
+    state = [(parameter.data_ptr(), parameter._version) for parameter in part.parameters()]
     if part not in _kept or _kept[part][0] != state:
         _kept[part] = state, _copy(part, kind)
     return _kept[part][1]

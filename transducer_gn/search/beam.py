@@ -34,7 +34,6 @@ at a value costs nothing. On an accelerator, whole utterances are searched by `t
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -44,24 +43,15 @@ from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
 from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.model.constants import constant
 from transducer_gn.search.device_run import run_on_device
+from transducer_gn.search.frame import Weighed, choose_extensions, pass_blanks
 from transducer_gn.search.hypotheses import Beam, Finished, NBest, Round, check_faulty, check_frames, nbest_of
 from transducer_gn.search.on_device import DeviceSearch
 from transducer_gn.search.prefixes import PREFIX_BYTES, PrefixStore, SearchedModel
 
-
-@dataclass(slots=True)
-class Weighed:
-    """The points of a round at a frame.
-
-    Attributes:
-        logits: [n, V] raw weights of all arcs
-        log_sums: [n] what they sum to, or 0 where all of them are -inf
-        offsets: [n] what turns a raw weight into a promise
-    """
-
-    logits: Tensor
-    log_sums: Tensor
-    offsets: Tensor
+# Points of hypotheses and frames that are computed at a time if there is only one utterance.
+WINDOW_POINTS = 24
+# Logits [n, V] and log-sums [n] of points.
+Known = tuple[Tensor, Tensor]
 
 
 class BeamSearch:
@@ -92,6 +82,7 @@ class BeamSearch:
         self.interpolation = Interpolation(alpha)
         self.beam = beam
         self.max_tokens_per_frame = max_tokens_per_frame
+        self.exact = exact
         kind = "exact" if exact else "quick"
         self._joiner = constant(model.joiner, kind)
         with torch.no_grad():
@@ -119,15 +110,37 @@ class BeamSearch:
         return beams
 
     @torch.no_grad()
-    def advance(self, beams: Sequence[Beam], frame: Tensor) -> None:
-        """Take beams over one frame, given as its projected encoder output [B, J]."""
+    def advance_alone(self, beam: Beam, frames: Tensor) -> None:
+        """Take one beam over frames [T, J]: several at a time, for as long as all of its hypotheses take blanks."""
+        t = 0
+        while t < len(frames):
+            self._store.make_room()
+            window = frames[t : t + max(1, WINDOW_POINTS // max(1, len(beam.prefixes)))]
+            logits = self._joiner(window[:, None], self._store.gather(beam.prefixes))
+            log_sums = logits.logsumexp(-1)
+            passed, order = pass_blanks(beam, logits, log_sums, self.interpolation, self.beam)
+            t += passed
+            if passed < len(window):
+                known = logits[passed, order], log_sums[passed, order]
+                self.advance([beam], window[passed : passed + 1], known)
+                t += 1
+
+    @torch.no_grad()
+    def advance(self, beams: Sequence[Beam], frame: Tensor, known: Known | None = None) -> None:
+        """Take beams over one frame.
+
+        Args:
+            beams: one for each utterance
+            frame: [B, J] projected encoder output
+            known: what is known of all hypotheses at this frame, if it is
+        """
         self._store.make_room()
         hypotheses = self._first_round(beams)
         finished = [Finished() for _ in beams]
         for step in range(self.max_tokens_per_frame + 1):
             if not hypotheses.prefixes:
                 break
-            weighed = self._weigh(beams, hypotheses, frame)
+            weighed = self._weigh(beams, hypotheses, frame, known if step == 0 else None)
             self._finish(hypotheses, weighed, finished, merge=step > 0)
             if step == self.max_tokens_per_frame:
                 break
@@ -163,12 +176,15 @@ class BeamSearch:
             ends=ends,
         )
 
-    def _weigh(self, beams: Sequence[Beam], hypotheses: Round, frame: Tensor) -> Weighed:
+    def _weigh(self, beams: Sequence[Beam], hypotheses: Round, frame: Tensor, known: Known | None) -> Weighed:
         """The points of hypotheses at a frame [B, J]; marks beams at which a weight is NaN or infinitely large."""
-        if len(beams) > 1:
-            frame = frame.index_select(0, torch.tensor(hypotheses.owners(), device=frame.device))
-        logits = self._joiner(frame, self._store.gather(hypotheses.prefixes))
-        log_sums = logits.logsumexp(-1)
+        if known is not None:
+            logits, log_sums = known
+        else:
+            if len(beams) > 1:
+                frame = frame.index_select(0, torch.tensor(hypotheses.owners(), device=frame.device))
+            logits = self._joiner(frame, self._store.gather(hypotheses.prefixes))
+            log_sums = logits.logsumexp(-1)
         values = log_sums.tolist()
         if not math.isfinite(sum(values)):
             for owner, value in zip(hypotheses.owners(), values, strict=True):
@@ -231,7 +247,7 @@ class BeamSearch:
 
     def _extend(self, beams: Sequence[Beam], hypotheses: Round, weighed: Weighed, finished: list[Finished]) -> Round:
         """The next round: the most promising extensions, with their prefixes in the store."""
-        chosen, ends = self._choose(hypotheses, weighed, finished)
+        chosen, ends = choose_extensions(hypotheses, weighed, finished, self.beam)
         if not chosen:
             return Round(weighed.log_sums[:0], [], [], ends)
         vocabulary = weighed.logits.shape[1]
@@ -245,48 +261,6 @@ class BeamSearch:
             times += [(beam.frames, hypotheses.times[row]) for row, _ in chosen[start:end]]
             start = end
         return Round(hypotheses.scores.index_select(0, rows) + weights, prefixes, times, ends)
-
-    def _choose(
-        self, hypotheses: Round, weighed: Weighed, finished: list[Finished]
-    ) -> tuple[list[tuple[int, int]], list[int]]:
-        """Row and token of the extensions of highest promise, utterance by utterance, and where each one's end."""
-        # The highest promise of a row is that of its largest weight: adding the same to all keeps their order.
-        best = (weighed.logits[:, 1:].amax(1) + weighed.offsets).float().tolist()
-        thresholds, rows, start = [], [], 0
-        for own, end in zip(finished, hypotheses.ends, strict=True):
-            thresholds.append(own.threshold(self.beam))
-            rows += [row for row in range(start, end) if best[row] > thresholds[-1]]
-            start = end
-        if not rows:
-            return [], [0] * len(finished)
-        candidates = self._candidates(weighed, rows)
-        chosen: list[tuple[int, int]] = []
-        ends, waiting = [], 0
-        for threshold, end in zip(thresholds, hypotheses.ends, strict=True):
-            own: list[tuple[float, int, int]] = []
-            while waiting < len(rows) and rows[waiting] < end:
-                own += [entry for entry in candidates[waiting] if -entry[0] > threshold]
-                waiting += 1
-            own.sort()
-            chosen += [(row, token) for _, row, token in own[: self.beam]]
-            ends.append(len(chosen))
-        return chosen, ends
-
-    def _candidates(self, weighed: Weighed, rows: list[int]) -> list[list[tuple[float, int, int]]]:
-        """For each of the rows, (-promise, row, token) of its K best extensions, as they are compared."""
-        index = torch.tensor(rows, device=weighed.logits.device)
-        promises = weighed.logits.index_select(0, index)[:, 1:] + weighed.offsets.index_select(0, index)[:, None]
-        promises = promises.float()
-        count = min(self.beam, promises.shape[1])
-        values, tokens = promises.topk(min(count + 1, promises.shape[1]))
-        candidates = []
-        for place, (row, own, ids) in enumerate(zip(rows, values.tolist(), tokens.tolist(), strict=True)):
-            if len(own) > count and own[count] == own[count - 1]:
-                # Which of equal promises come first is left open by topk, but not by the rules.
-                own, ids = (part[:count].tolist() for part in promises[place].sort(descending=True, stable=True))
-            entries = zip(own[:count], ids[:count], strict=True)
-            candidates.append([(-promise, row, token + 1) for promise, token in entries])
-        return candidates
 
     def _next(self, beam: Beam, finished: Finished) -> None:
         """The best of the finished hypotheses as the beam at the next frame."""
@@ -322,6 +296,9 @@ def advance_over(search: BeamSearch, beams: list[Beam], encoder_out: Tensor, len
     order = sorted(range(len(lengths)), key=lambda utterance: -lengths[utterance])
     frames = search.project(encoder_out if order == sorted(order) else encoder_out[order])
     running = [beams[utterance] for utterance in order]
+    if len(beams) == 1 and not search.exact:
+        search.advance_alone(beams[0], frames[0, : lengths[0]])
+        return
     for t in range(max(lengths, default=0)):
         while lengths[order[len(running) - 1]] <= t:
             running.pop()
