@@ -164,7 +164,7 @@ class GreedySearch:
                 way.emitted += 1
                 return passed, label
             way.frame += 1
-            way.emitted = 0
+            pass
         return None
 
     def _read(self, utterances: list[int], tokens: list[int]) -> None:
