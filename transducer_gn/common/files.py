@@ -48,6 +48,15 @@ def remove_abandoned(path: Path) -> None:
             sibling.unlink()
 
 
+@contextmanager
+def exclusive(lock: Path) -> Iterator[None]:
+    """Run the block while no other process runs one with the same file; where there are no locks, nobody waits."""
+    with lock.open("ab") as file:
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def write_text(path: Path | str, text: str) -> None:
     """Write `text` to `path` in one step, as UTF-8."""
     with replace_when_done(path) as sibling:

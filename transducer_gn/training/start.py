@@ -118,5 +118,5 @@ def training_batches(config: Config, data: PreparedData, tokenizer: Tokenizer, w
     if config.data.shar:
         folder = data.folder / "shar" / "train"
         return ShardedBatches(folder, tokenizer, settings, noise=noise, rank=rank, world_size=size)
-    cuts = data.train_cuts()
+    cuts = data.training_utterances()
     return Batches(cuts, tokenizer, settings, training=True, noise=noise, rank=rank, world_size=size)
