@@ -151,7 +151,11 @@ def plan_share(durations: Seconds, packing: Packing, seed: int, rank: int, ranks
     rest = numbers[~whole]
     shared = len(rest) // ranks * ranks
     steps = np.concatenate([numbers[whole], rest[:shared]]).reshape(-1, ranks)
+    left = rest[shared:]
+    if len(left) and len(steps) and sum(len(batches[number]) for number in left) < ranks:
+        # One utterance, say, is not enough to cut: the step with the shortest utterances, which has most, helps out.
+        left, steps = np.concatenate([steps[0], left]), steps[1:]
     mine = [Piece(batches[number], number) for number in steps[:, rank]]
-    if len(rest) > shared:
-        mine.append(split_up([batches[number] for number in rest[shared:]], ranks)[rank])
+    if len(left):
+        mine += split_up([batches[number] for number in left], -(-len(left) // ranks) * ranks)[rank::ranks]
     return EpochPlan.of([mine[number] for number in random_order(len(mine), seed ^ 1)])
