@@ -7,9 +7,8 @@ import pytest
 from lhotse import CutSet
 
 from transducer_gn.config import RecognitionConfig
-from transducer_gn.data.batches import BatchDataset
+from transducer_gn.data.batches import BatchDataset, NumberedCuts
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.data.sampling import NumberedCuts
 from transducer_gn.recognition import utterances
 from transducer_gn.recognition.system import load_system
 from transducer_gn.search.beam import beam_search

@@ -36,7 +36,7 @@ FINGERPRINT = "fingerprint.txt"
 LINES_PER_REPORT = 100000
 
 
-def write_array(path: Path, values: Sequence[Any], dtype: type[np.generic]) -> None:
+def write_array(path: Path, values: Sequence[Any] | NDArray[Any], dtype: type[np.generic]) -> None:
     """Write numbers to a file in one step."""
     with replace_when_done(path) as sibling, sibling.open("wb") as file:
         np.save(file, np.asarray(values, dtype=dtype))
