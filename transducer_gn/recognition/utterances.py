@@ -11,6 +11,7 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.common.stages import file_fingerprint
 from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.batches import Batch
+from transducer_gn.data.layout import part_manifest
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.recognition.error_rates import Recognised
 from transducer_gn.recognition.stream import RecognitionStream, StreamingRecogniser
@@ -21,7 +22,7 @@ from transducer_gn.search.greedy import greedy_search
 
 def recognition_identity(system: System, settings: RecognitionConfig, data: PreparedData, part: str) -> dict[str, Any]:
     """Everything that hypotheses for a set depend on."""
-    manifest = data.folder / "fbank" / f"cuts_{part}.jsonl.gz"
+    manifest = part_manifest(data.folder, part)
     return {
         "parameters": system.fingerprint,
         "alpha": system.alpha,

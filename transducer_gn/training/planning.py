@@ -15,7 +15,6 @@ from transducer_gn.common.seeds import stable_seed
 from transducer_gn.config import Config
 from transducer_gn.data.batches import Batch
 from transducer_gn.model.chunk import Chunk, draw_chunk
-from transducer_gn.model.subsampling import subsampled_lengths
 from transducer_gn.search.competitors import Competitors
 from transducer_gn.training.distributed import World
 from transducer_gn.training.training_pass import Plan, TrainingPass
@@ -92,8 +91,10 @@ class Planner:
     def _chunk(self, batch: Batch, number: int) -> Chunk:
         """The chunk of a batch; the same draw on all ranks. Reads lengths before they go to the device."""
         seed = stable_seed("chunk", self._config.training.seed, self._epoch, number)
-        frames = int(subsampled_lengths(batch.feature_lengths).max())
-        return draw_chunk(self._config.model.streaming, frames, torch.Generator().manual_seed(seed))
+        model = self._config.model
+        frames = int(model.front_end.framing.encoder_lengths(batch.feature_lengths).max())
+        generator = torch.Generator().manual_seed(seed)
+        return draw_chunk(model.streaming, frames, generator, model.front_end.chunk_frames or 1)
 
     @torch.no_grad()
     def _search_ahead(self, group: list[Plan], alpha: float) -> list[Competitors]:
