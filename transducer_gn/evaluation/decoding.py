@@ -41,6 +41,8 @@ def chosen_parts(config: EvaluationDataConfig, data: PreparedData) -> list[str]:
     for name in config.sets or []:
         if name not in there:
             raise UserError(f"--sets: {data.folder} has no set {name!r}, only {', '.join(there)}")
+    if not there:
+        raise UserError(f"{data.folder} has no dev or test part; name some to prepare.sh with --dev and --test")
     return config.sets or there
 
 
