@@ -19,6 +19,7 @@ from transducer_gn.config.training import (
     NormalisationConfig,
     ObjectiveConfig,
     OptimiserConfig,
+    SearchConfig,
     TrainingConfig,
 )
 
@@ -40,6 +41,7 @@ __all__ = [
     "OptimiserConfig",
     "PredictorConfig",
     "RecognitionConfig",
+    "SearchConfig",
     "SpecAugmentConfig",
     "StorageConfig",
     "StreamingConfig",
