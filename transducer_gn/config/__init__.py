@@ -20,6 +20,7 @@ from transducer_gn.config.training import (
     NormalisationConfig,
     ObjectiveConfig,
     OptimiserConfig,
+    SearchConfig,
     TrainingConfig,
 )
 
@@ -42,6 +43,7 @@ __all__ = [
     "OptimiserConfig",
     "PredictorConfig",
     "RecognitionConfig",
+    "SearchConfig",
     "SpecAugmentConfig",
     "StorageConfig",
     "StreamingConfig",

@@ -23,6 +23,7 @@ from transducer_gn.config.training import (
     NormalisationConfig,
     ObjectiveConfig,
     OptimiserConfig,
+    SearchConfig,
     TrainingConfig,
 )
 
@@ -43,6 +44,7 @@ class Config:
         data: what to train and validate on
         alignment: help for the beginning of training
         normalisation: the way from local to global normalisation
+        search: how beam searches run
         competitors: the search for competitors in training
         objective: how the objective is evaluated
         optimiser: optimiser and learning rate
@@ -53,6 +55,7 @@ class Config:
     data: DataConfig = field(default_factory=DataConfig)
     alignment: AlignmentConfig = field(default_factory=AlignmentConfig)
     normalisation: NormalisationConfig = field(default_factory=NormalisationConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
     competitors: CompetitorConfig = field(default_factory=CompetitorConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)

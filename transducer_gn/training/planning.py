@@ -98,13 +98,13 @@ class Planner:
 
     @torch.no_grad()
     def _search_ahead(self, group: list[Plan], alpha: float) -> list[Competitors]:
-        """Competitors from an encoder pass of their own, in evaluation mode, as in the paper."""
+        """Competitors from an encoder pass of their own, in evaluation mode, as in the paper; all from one search."""
+        if not group:
+            return []
         training = self._pass.training
         self._pass.eval()
-        found = []
-        for plan in group:
-            encoder_out, frame_lengths = self._pass.encode(plan.batch, plan.chunk)
-            found.append(self._pass.search(encoder_out, frame_lengths, plan.batch, alpha))
+        encoded = [self._pass.encode(plan.batch, plan.chunk) for plan in group]
+        found = self._pass.search_together(encoded, [plan.batch for plan in group], alpha)
         self._pass.train(training)
         return found
 
