@@ -12,6 +12,7 @@ from transducer_gn.config.evaluation import EvaluationDataConfig, LatencyConfig,
 from transducer_gn.config.experiment import Config, config_from, config_parser, read_config
 from transducer_gn.config.fields import changed_settings
 from transducer_gn.config.model import EncoderConfig, JoinerConfig, ModelConfig, PredictorConfig, StreamingConfig
+from transducer_gn.config.mwer import MwerConfig
 from transducer_gn.config.synthetic import MiniCorpusConfig
 from transducer_gn.config.training import (
     AlignmentConfig,
@@ -34,6 +35,7 @@ __all__ = [
     "LatencyConfig",
     "MiniCorpusConfig",
     "ModelConfig",
+    "MwerConfig",
     "NoiseConfig",
     "NormalisationConfig",
     "ObjectiveConfig",
