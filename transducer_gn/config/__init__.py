@@ -13,6 +13,7 @@ from transducer_gn.config.experiment import Config, config_from, config_parser, 
 from transducer_gn.config.fields import changed_settings
 from transducer_gn.config.front_end import FrontEndConfig
 from transducer_gn.config.model import EncoderConfig, JoinerConfig, ModelConfig, PredictorConfig, StreamingConfig
+from transducer_gn.config.mwer import MwerConfig
 from transducer_gn.config.synthetic import MiniCorpusConfig
 from transducer_gn.config.training import (
     AlignmentConfig,
@@ -37,6 +38,7 @@ __all__ = [
     "LatencyConfig",
     "MiniCorpusConfig",
     "ModelConfig",
+    "MwerConfig",
     "NoiseConfig",
     "NormalisationConfig",
     "ObjectiveConfig",

@@ -17,6 +17,7 @@ from transducer_gn.common.errors import UserError, require
 from transducer_gn.config.data import DataConfig
 from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
 from transducer_gn.config.model import ModelConfig
+from transducer_gn.config.mwer import MwerConfig
 from transducer_gn.config.training import (
     AlignmentConfig,
     CompetitorConfig,
@@ -47,6 +48,7 @@ class Config:
         search: how beam searches run
         competitors: the search for competitors in training
         objective: how the objective is evaluated
+        mwer: expected errors as a part of the objective
         optimiser: optimiser and learning rate
         training: the loop
     """
@@ -58,6 +60,7 @@ class Config:
     search: SearchConfig = field(default_factory=SearchConfig)
     competitors: CompetitorConfig = field(default_factory=CompetitorConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    mwer: MwerConfig = field(default_factory=MwerConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
@@ -66,6 +69,11 @@ class Config:
             not self.normalisation.exact or self.model.predictor.kind == "finite-state",
             "normalisation.exact",
             'needs model.predictor.kind = "finite-state", since no other predictor has an exact sum',
+        )
+        require(
+            not (self.normalisation.exact and self.mwer.is_used),
+            "mwer.weight",
+            "must be 0 with normalisation.exact, which has no list to expect errors of",
         )
 
     def searched_tokens_per_frame(self) -> int:

@@ -18,6 +18,7 @@ from transducer_gn.recognition.averaging import RunningAverage
 from transducer_gn.recognition.checkpoint import Checkpoint
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.distributed import World
+from transducer_gn.training.expected_errors import ErrorCounter
 from transducer_gn.training.objective import Objective
 from transducer_gn.training.optimiser import build_optimiser, build_schedule
 from transducer_gn.training.schedule import SchedulePoint
@@ -52,6 +53,11 @@ def trained_parameters(model: Transducer) -> list[Tensor]:
 class Learner:
     """A model in training.
 
+    Args:
+        config: all settings
+        world: this process among those that train together
+        errors: see `TrainingPass`
+
     Attributes:
         model: the Transducer
         training_pass: the model with its objective
@@ -61,14 +67,14 @@ class Learner:
         average: running average of the parameters
     """
 
-    def __init__(self, config: Config, world: World) -> None:
+    def __init__(self, config: Config, world: World, errors: ErrorCounter | None = None) -> None:
         torch.manual_seed(config.training.seed)
         # Subnormal numbers, such as occupations far from the diagonal, slow a CPU down many times over.
         torch.set_flush_denormal(True)
         self._config = config
         self._world = world
         self.model = build_model(config.model).to(world.device)
-        self.training_pass = TrainingPass(self.model, config)
+        self.training_pass = TrainingPass(self.model, config, errors)
         self._shared_pass = DistributedDataParallel(self.training_pass) if world.size > 1 else self.training_pass
         self.optimiser = build_optimiser(config.optimiser, trained_parameters(self.model))
         self.schedule = build_schedule(config.optimiser, self.optimiser)

@@ -75,7 +75,8 @@ class Planner:
     def _next_group(self, alpha: float) -> deque[Plan]:
         """The next batch, or the next `lookahead` batches with competitors; none at the end of the epoch."""
         lookahead = self._config.competitors.lookahead
-        if lookahead == 0 or alpha == 1 or self._config.normalisation.exact:
+        needs_none = (alpha == 1 and not self._config.mwer.is_used) or self._config.normalisation.exact
+        if lookahead == 0 or needs_none:
             return deque(self._take(1))
         group = self._take(lookahead)
         return self._with_competitors(group, self._search_ahead(group, alpha))

@@ -18,6 +18,7 @@ from transducer_gn.recognition.front_end import check_features, front_end_of
 from transducer_gn.recognition.stored_front_end import load_front_end
 from transducer_gn.search.competitors import Competitors
 from transducer_gn.training.distributed import World
+from transducer_gn.training.expected_errors import ErrorCounter
 from transducer_gn.training.learner import Learner
 from transducer_gn.training.objective import SUMS
 from transducer_gn.training.planning import Planner
@@ -57,7 +58,7 @@ def start_run(config: Config, folder: Path, world: World, branch_from: Path | No
     data = PreparedData(Path(config.data.folder))
     tokenizer = data.tokenizer(config.model.vocab_size, config.data.token_model)
     batches = training_batches(config, data, tokenizer, world)
-    learner = Learner(config, world)
+    learner = Learner(config, world, ErrorCounter(config.mwer, tokenizer))
     load_front_end(learner.model, data)
     state = RunState(
         progress=Progress(),
@@ -97,7 +98,8 @@ def _resume(
     rank = min(world.rank, len(training.pending) - 1)
     pending = [Competitors(x["tokens"].to(world.device), x["lengths"].to(world.device)) for x in training.pending[rank]]
     state.planner = Planner(state.learner.training_pass, config, world, pending)
-    state.sums = {name: torch.full_like(state.sums[name], value) for name, value in training.sums[rank].items()}
+    # Checkpoints of earlier versions lack the sums of what is new.
+    state.sums |= {name: torch.full_like(state.sums[name], value) for name, value in training.sums[rank].items()}
     logging.info("resuming from %s: epoch %d, update %d", path, state.progress.epoch + 1, state.progress.step)
 
 
