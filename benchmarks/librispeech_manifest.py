@@ -16,8 +16,9 @@ from lhotse.audio import AudioSource
 from lhotse.features.io import FeaturesReader, register_reader
 from lhotse.utils import compute_num_frames
 
-from transducer_gn.common.units import FEATURE_SHIFT, SAMPLING_RATE
-from transducer_gn.data.features import CUTS_PER_SHARD, NUM_FEATURES
+from transducer_gn.common.framing import FILTER_BANKS
+from transducer_gn.common.units import SAMPLING_RATE
+from transducer_gn.data.features import CUTS_PER_SHARD
 from transducer_gn.data.manifest_files import write_lines
 from transducer_gn.data.tokenizer import Tokenizer, save_tokenizer, train_tokenizer
 
@@ -50,7 +51,7 @@ class FakedReader(FeaturesReader):
     def read(self, key: str, left_offset_frames: int = 0, right_offset_frames: int | None = None) -> np.ndarray:
         """Return zeros [T', 80]."""
         frames = int(key) if right_offset_frames is None else right_offset_frames
-        return np.zeros((frames - left_offset_frames, NUM_FEATURES), dtype=np.float32)
+        return np.zeros((frames - left_offset_frames, FILTER_BANKS.feature_dim), dtype=np.float32)
 
 
 def vocabulary(draw: random.Random) -> tuple[list[str], list[float]]:
@@ -76,7 +77,7 @@ def make_cut(number: int, part: str, seconds: float, text: str) -> MonoCut:
     speaker, speed = 1000 + number % 2338, SPEEDS[number % len(SPEEDS)]
     chapter = f"{speaker}-{100000 + number // 200}"
     name = f"{chapter}-{number:07d}{speed}"
-    frames = compute_num_frames(seconds, FEATURE_SHIFT, SAMPLING_RATE)
+    frames = compute_num_frames(seconds, FILTER_BANKS.feature_shift, SAMPLING_RATE)
     source = AudioSource("file", [0], f"corpus/{part}/{speaker}/{chapter}/{name}.flac")
     transforms = [{"name": "Speed", "kwargs": {"factor": float(speed[3:])}}] if speed else None
     samples = round(seconds * SAMPLING_RATE)
@@ -85,8 +86,8 @@ def make_cut(number: int, part: str, seconds: float, text: str) -> MonoCut:
     features = Features(
         type="kaldi-fbank",
         num_frames=frames,
-        num_features=NUM_FEATURES,
-        frame_shift=FEATURE_SHIFT,
+        num_features=FILTER_BANKS.feature_dim,
+        frame_shift=FILTER_BANKS.feature_shift,
         sampling_rate=SAMPLING_RATE,
         start=0.0,
         duration=seconds,

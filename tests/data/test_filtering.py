@@ -56,10 +56,10 @@ def ids_of(utterances):
 def test_only_training_leaves_out_whether_cuts_stay_in_memory_or_not(small, monkeypatch):
     monkeypatch.setattr(epoch_plan, "SMALL_CORPUS", small)
     cuts = CutSet.from_cuts([*CUTS, cut("dense", 2.0, 50)])
-    kept, report = usable_cuts(cuts, OneTokenPerLetter(), SETTINGS, training=True)
+    kept, report = usable_cuts(cuts, Usable(OneTokenPerLetter(), SETTINGS), training=True)
     assert ids_of(kept) == ["a", "b", "c"] and list(report.durations) == [1.0, 5.0, 2.0] == list(kept.durations)
     assert (report.kept, report.too_short, report.too_long, report.too_many_tokens) == (3, 1, 1, 1)
-    everything, evaluation = usable_cuts(cuts, OneTokenPerLetter(), SETTINGS, training=False)
+    everything, evaluation = usable_cuts(cuts, Usable(OneTokenPerLetter(), SETTINGS), training=False)
     assert ids_of(everything) == [c.id for c in cuts] and evaluation.kept == 6
 
 
@@ -71,7 +71,9 @@ def test_a_fault_is_found_one_by_one_and_all_at_once(small, monkeypatch):
     ]
     usable = Usable(OneTokenPerLetter(), SETTINGS)
     expected = [one.id for one in cuts if usable.fault(one) is None]
-    assert ids_of(usable_cuts(CutSet.from_cuts(cuts), OneTokenPerLetter(), SETTINGS, training=True)[0]) == expected
+    assert (
+        ids_of(usable_cuts(CutSet.from_cuts(cuts), Usable(OneTokenPerLetter(), SETTINGS), training=True)[0]) == expected
+    )
 
 
 @pytest.mark.parametrize("small", [0, 100])
@@ -79,7 +81,7 @@ def test_the_fingerprint_is_that_of_utterances_durations_and_order(small, monkey
     monkeypatch.setattr(epoch_plan, "SMALL_CORPUS", small)
 
     def fingerprint(*cuts):
-        return usable_cuts(CutSet.from_cuts(cuts), OneTokenPerLetter(), SETTINGS, training=True)[1].fingerprint
+        return usable_cuts(CutSet.from_cuts(cuts), Usable(OneTokenPerLetter(), SETTINGS), training=True)[1].fingerprint
 
     one, other = cut("a", 2.0, 1), cut("b", 3.0, 1)
     # An index knows what it left out, which makes no difference to batches; to name one more reason is no harm.

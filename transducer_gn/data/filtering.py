@@ -1,9 +1,7 @@
 """Which utterances a model can be trained on."""
 
-import functools
 import hashlib
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,7 +12,8 @@ from lhotse.utils import compute_num_frames
 from numpy.typing import NDArray
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.common.units import FEATURE_SHIFT, SAMPLING_RATE, encoder_frames
+from transducer_gn.common.framing import FILTER_BANKS, Framing
+from transducer_gn.common.units import SAMPLING_RATE
 from transducer_gn.config import BatchConfig
 from transducer_gn.data.epoch_plan import Seconds, is_small
 from transducer_gn.data.index import ManifestIndex, TemporaryIndex
@@ -52,6 +51,7 @@ class Usable:
 
     tokenizer: Tokenizer
     settings: BatchConfig
+    framing: Framing = FILTER_BANKS
 
     def fault(self, cut: Cut) -> str | None:
         """Return the reason to leave `cut` out, or None."""
@@ -60,12 +60,12 @@ class Usable:
         if cut.duration > self.settings.max_duration_of_utterance:
             return "too_long"
         tokens = len(self.tokenizer.encode(cut.supervisions[0].text))
-        return "too_many_tokens" if tokens > most_tokens(cut.duration, self.settings) else None
+        return "too_many_tokens" if tokens > self.most_tokens(cut.duration) else None
 
-
-def most_tokens(seconds: float, settings: BatchConfig) -> int:
-    """Return the largest number of tokens that an utterance of so many seconds may have."""
-    return encoder_frames(compute_num_frames(seconds, FEATURE_SHIFT, SAMPLING_RATE)) * settings.max_token_density
+    def most_tokens(self, seconds: float) -> int:
+        """Return the largest number of tokens that an utterance of so many seconds may have."""
+        vectors = compute_num_frames(seconds, self.framing.feature_shift, SAMPLING_RATE)
+        return self.framing.encoder_frames(vectors) * self.settings.max_token_density
 
 
 class Utterances(Protocol):
@@ -79,6 +79,23 @@ class Utterances(Protocol):
 
     def cut(self, position: int) -> Cut:
         """Return one utterance."""
+
+
+class UtteranceTable(Protocol):
+    """What is known of all utterances without reading any.
+
+    Attributes:
+        durations: [N] seconds of each utterance
+    """
+
+    durations: Seconds
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the utterances, in order."""
+
+    def tokens(self, tokenizer: Tokenizer) -> NDArray[np.int32]:
+        """Return [N] the number of tokens of each utterance."""
 
 
 class CutsInMemory:
@@ -106,17 +123,13 @@ class IndexedCuts:
         return self._index.cut(int(self._chosen[position]))
 
 
-def usable_cuts(
-    cuts: CutSet | ManifestIndex, tokenizer: Tokenizer, settings: BatchConfig, training: bool
-) -> tuple[Utterances, FilterReport]:
+def usable_cuts(cuts: CutSet | ManifestIndex, usable: Usable, training: bool) -> tuple[Utterances, FilterReport]:
     """Return the utterances to use (all of them unless `training`), and log what was left out.
 
     A set of cuts is read to its end, and kept in memory if it is small; of an index only the arrays are read.
     """
     utterances, report = (
-        from_index(cuts, tokenizer, settings, training)
-        if isinstance(cuts, ManifestIndex)
-        else from_cuts(cuts, tokenizer, settings, training)
+        from_index(cuts, usable, training) if isinstance(cuts, ManifestIndex) else from_cuts(cuts, usable, training)
     )
     logging.info("%s batches: %s", "Training" if training else "Evaluation", report)
     if not report.kept:
@@ -124,11 +137,8 @@ def usable_cuts(
     return utterances, report
 
 
-def from_cuts(
-    cuts: CutSet, tokenizer: Tokenizer, settings: BatchConfig, training: bool
-) -> tuple[Utterances, FilterReport]:
+def from_cuts(cuts: CutSet, usable: Usable, training: bool) -> tuple[Utterances, FilterReport]:
     """Choose among cuts one by one; more than are small go through an index that lasts as long as they are used."""
-    usable = Usable(tokenizer, settings)
     counts = dict.fromkeys(FAULTS, 0)
     kept: list[Cut] = []
     digest = hashlib.sha256()
@@ -138,45 +148,32 @@ def from_cuts(
             continue
         kept.append(cut)
         if not is_small(len(kept)):
-            return from_index(TemporaryIndex(cuts), tokenizer, settings, training)
+            return from_index(TemporaryIndex(cuts), usable, training)
         digest.update(f"{cut.id} {cut.duration}\n".encode())
     utterances = CutsInMemory(kept)
     return utterances, FilterReport(len(kept), utterances.durations, digest.hexdigest()[:16], **counts)
 
 
-def from_index(
-    index: ManifestIndex, tokenizer: Tokenizer, settings: BatchConfig, training: bool
-) -> tuple[Utterances, FilterReport]:
+def from_index(index: ManifestIndex, usable: Usable, training: bool) -> tuple[Utterances, FilterReport]:
     """Choose among all utterances of an index at once, by the same limits."""
-    tokens = functools.partial(index.tokens, tokenizer)
-    chosen, report = usable_positions(index.durations, tokens, index.fingerprint, settings, training)
+    chosen, report = usable_positions(index, usable, training)
     return IndexedCuts(index, chosen), report
 
 
 def usable_positions(
-    durations: Seconds,
-    tokens: Callable[[], NDArray[np.int32]],
-    fingerprint: str,
-    settings: BatchConfig,
-    training: bool,
+    table: UtteranceTable, usable: Usable, training: bool = True
 ) -> tuple[NDArray[np.int64], FilterReport]:
-    """Return the places [N] of the utterances to use.
-
-    Args:
-        durations: seconds of all utterances
-        tokens: gives the numbers of their tokens, if they are needed
-        fingerprint: identifies all utterances, in order
-        settings: has the limits
-        training: whether they apply
-    """
+    """Return the places [N] of the utterances to use (all of them unless `training`), and what was left out."""
+    durations, settings = table.durations, usable.settings
     faulty = {name: np.zeros(len(durations), dtype=bool) for name in FAULTS}
     if training:
         lengths, places = np.unique(durations, return_inverse=True)
         faulty["too_short"] = durations < settings.min_duration
         faulty["too_long"] = durations > settings.max_duration_of_utterance
-        most = np.array([most_tokens(seconds, settings) for seconds in lengths.tolist()])[places]
-        faulty["too_many_tokens"] = (tokens() > most) & ~faulty["too_short"] & ~faulty["too_long"]
+        most = np.array([usable.most_tokens(seconds) for seconds in lengths.tolist()])[places]
+        dense = table.tokens(usable.tokenizer) > most
+        faulty["too_many_tokens"] = dense & ~faulty["too_short"] & ~faulty["too_long"]
     chosen = np.flatnonzero(~np.logical_or.reduce(list(faulty.values())))
-    digest = hashlib.sha256(fingerprint.encode() + chosen.tobytes())
+    digest = hashlib.sha256(table.fingerprint.encode() + chosen.tobytes())
     counts = {name: int(found.sum()) for name, found in faulty.items()}
     return chosen, FilterReport(len(chosen), np.asarray(durations[chosen]), digest.hexdigest()[:16], **counts)

@@ -1,9 +1,11 @@
-"""A folder that prepare.sh made: which parts it has, their cuts, and its token models."""
+"""A folder that prepare.sh made: which parts it has, their cuts, the front end of their features, its token models."""
 
+import json
 import logging
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from lhotse import CutSet
 from lhotse.cut import Cut
@@ -13,7 +15,7 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.common.stages import file_fingerprint
 from transducer_gn.data.epoch_plan import SMALL_CORPUS, is_small
 from transducer_gn.data.index import ManifestIndex, stored_index
-from transducer_gn.data.layout import read_roles
+from transducer_gn.data.layout import FILTER_BANKS_RECORD, FRONT_END_RECORD, part_manifest, read_roles
 from transducer_gn.data.manifest_files import read_lines
 from transducer_gn.data.tokenizer import Tokenizer
 
@@ -55,11 +57,17 @@ class PreparedData:
 
     def cuts(self, part: str) -> CutSet:
         """Return the cuts of one part, read as they are used."""
-        return self._read(self.folder / "fbank" / f"cuts_{part}.jsonl.gz")
+        return self._read(part_manifest(self.folder, part))
 
     def noise_cuts(self) -> CutSet:
         """Return the windows of noise."""
-        return self._read(self.folder / "fbank" / "cuts_musan.jsonl.gz")
+        return self._read(part_manifest(self.folder, "musan"))
+
+    def front_end(self) -> dict[str, Any]:
+        """Return all that the features depend on, as the front end that made them says."""
+        path = self.folder / FRONT_END_RECORD
+        # Filter banks have no record: folders from before there were others have none.
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else FILTER_BANKS_RECORD
 
     def tokenizer(self, vocab_size: int, model_type: str = "unigram") -> Tokenizer:
         """Return the token model of this size."""

@@ -3,7 +3,6 @@
 For corpora on network disks or object stores, where reading many small pieces at random is slow.
 """
 
-import functools
 import hashlib
 import json
 import logging
@@ -29,9 +28,17 @@ from transducer_gn.common.files import replace_when_done, write_text
 from transducer_gn.common.processes import run_each
 from transducer_gn.common.seeds import stable_seed
 from transducer_gn.config import BatchConfig
-from transducer_gn.data.batches import Batch, BatchDataset, NumberedCuts, ResumableBatches, loading
+from transducer_gn.data.batches import (
+    FILTER_BANK_INPUTS,
+    Batch,
+    BatchDataset,
+    Inputs,
+    NumberedCuts,
+    ResumableBatches,
+    loading,
+)
 from transducer_gn.data.epoch_plan import Packing, Positions, Seconds
-from transducer_gn.data.filtering import usable_positions
+from transducer_gn.data.filtering import Usable, usable_positions
 from transducer_gn.data.index import DURATIONS, read_array, text_of, token_counts, write_array
 from transducer_gn.data.manifest_files import read_json_lines, read_lines, write_json_lines
 from transducer_gn.data.prepared import WithFolder
@@ -206,7 +213,7 @@ class ShardedBatches(ResumableBatches):
         folder: what `prepare.sh --shar` made, such as DATA/shar/train
         tokenizer: turns texts into tokens
         settings: how batches are made
-        noise: noise to mix in where the settings say so
+        inputs: features and noise
         rank: this process's number
         world_size: number of processes that train together
     """
@@ -217,7 +224,7 @@ class ShardedBatches(ResumableBatches):
         tokenizer: Tokenizer,
         settings: BatchConfig,
         *,
-        noise: CutSet | None = None,
+        inputs: Inputs = FILTER_BANK_INPUTS,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
@@ -232,16 +239,14 @@ class ShardedBatches(ResumableBatches):
             )
         self._export, self._settings = export, settings
         self._rank, self._world_size = rank, world_size
-        self._dataset = BatchDataset(tokenizer, settings, True, noise)
+        self._dataset = BatchDataset(tokenizer, settings, True, inputs)
         self._token_model = tokenizer.fingerprint
-        tokens = functools.partial(export.tokens, tokenizer)
-        self._usable, self.report = usable_positions(export.durations, tokens, export.fingerprint, settings, True)
+        self._usable, self.report = usable_positions(export, Usable(tokenizer, settings, inputs.framing))
         logging.info("Training batches: %s", self.report)
         if self.report.kept < world_size * self._workers:
             raise UserError(f"{folder} has too little for {world_size} ranks of {self._workers} workers: {self.report}")
-        self._packing = Packing(
-            duration_bins(self.report.durations.tolist(), settings.num_buckets), settings.max_duration
-        )
+        bins = duration_bins(self.report.durations.tolist(), settings.num_buckets)
+        self._packing = Packing(bins, settings.max_duration)
         self._last: tuple[int, list[Lane]] | None = None
 
     def count(self, epoch: int) -> int:
