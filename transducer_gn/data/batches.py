@@ -277,17 +277,21 @@ class Batches(ResumableBatches):
         self._training = training
         self._rank, self._world_size = rank, world_size
         self._dataset = BatchDataset(tokenizer, settings, training, inputs)
-        self._utterances, self.report = usable_cuts(cuts, Usable(tokenizer, settings, inputs.framing), training)
-        self._sampler = EpochSampler(self._utterances.durations, settings, training, rank, world_size)
+        self.utterances, self.report = usable_cuts(cuts, Usable(tokenizer, settings, inputs.framing), training)
+        self._sampler = EpochSampler(self.utterances.durations, settings, training, rank, world_size)
+
+    def plan(self, epoch: int) -> EpochPlan:
+        """Return which of `utterances` form which of this rank's batches."""
+        return self._sampler.plan(epoch)
 
     def count(self, epoch: int) -> int:
         """Look it up in the plan."""
-        return len(self._sampler.plan(epoch))
+        return len(self.plan(epoch))
 
     def largest(self, epoch: int) -> list[Batch]:
         """Return those with most audio, padding included, and with the longest utterance."""
         planned = self._planned(epoch)
-        return [planned[number] for number in planned.plan.largest(self._utterances.durations)]
+        return [planned[number] for number in planned.plan.largest(self.utterances.durations)]
 
     def starting_at(self, epoch: int, batch: int = 0) -> Iterable[Batch]:
         """Load them, with the configured number of processes."""
@@ -301,8 +305,7 @@ class Batches(ResumableBatches):
         return settings | utterances | {"world size": self._world_size, "training": self._training}
 
     def _planned(self, epoch: int) -> PlannedBatches:
-        plan = self._sampler.plan(epoch)
-        return PlannedBatches(self._dataset, self._utterances, plan, epoch, self._rank, self._world_size)
+        return PlannedBatches(self._dataset, self.utterances, self.plan(epoch), epoch, self._rank, self._world_size)
 
 
 def loading(settings: BatchConfig) -> dict[str, Any]:
