@@ -12,6 +12,7 @@ from transducer_gn.config.evaluation import EvaluationDataConfig, LatencyConfig,
 from transducer_gn.config.experiment import Config, config_from, config_parser, read_config
 from transducer_gn.config.fields import changed_settings
 from transducer_gn.config.model import EncoderConfig, JoinerConfig, ModelConfig, PredictorConfig, StreamingConfig
+from transducer_gn.config.serving import ServingConfig
 from transducer_gn.config.synthetic import MiniCorpusConfig
 from transducer_gn.config.training import (
     AlignmentConfig,
@@ -40,6 +41,7 @@ __all__ = [
     "OptimiserConfig",
     "PredictorConfig",
     "RecognitionConfig",
+    "ServingConfig",
     "SpecAugmentConfig",
     "StorageConfig",
     "StreamingConfig",
