@@ -84,7 +84,11 @@ class Pages:
             path = f"/sentences/{number}.wav"
             self._made[path] = (sentence.wav(), "audio/wav")
             listed.append({"name": sentence.name, "text": sentence.text, "spans": sentence.spans, "audio": path})
-        self._made["/sentences.json"] = (json.dumps(listed).encode(), "application/json")
+        self.add_json("/sentences.json", listed)
+
+    def add_json(self, path: str, content: object) -> None:
+        """Answer requests for a path with JSON."""
+        self._made[path] = (json.dumps(content).encode(), "application/json")
 
     def get(self, path: str) -> Response:
         """The answer to a request for a path."""

@@ -78,6 +78,7 @@ class LiveServer:
         except OSError as error:
             place = f"{self._config.host}:{self._config.port}"
             raise UserError(f"cannot listen on {place} ({error.strerror}); choose --host and --port") from error
+        self._pages.add_json("/systems.json", self._recogniser.systems)
         async with server:
             port = next(iter(server.sockets)).getsockname()[1]
             self._origins = allowed_origins(self._config, port)
