@@ -1,9 +1,9 @@
 """A tiny system that changes its mind, built by hand, and audio that makes it do so.
 
 Four sounds: silence and three tones. The encoder's weights are random; a linear map, fitted to its frames, says which
-sound a frame is. The joiner is a table made of rules: at the first tone FAN is a little likelier than VAN, at the second
-comes WENT, and at the third DRIVER, whose weight is much larger after VAN. Under local normalisation that counts for
-nothing, since nothing but DRIVER can come there; under global normalisation FAN is withdrawn.
+sound a frame is. The joiner is a table made of rules: at the first tone FAN is a little likelier than VAN, at the
+second comes WENT, and at the third DRIVER, whose weight is much larger after VAN. Under local normalisation that
+counts for nothing, since nothing but DRIVER can come there; under global normalisation FAN is withdrawn.
 """
 
 import math
@@ -33,7 +33,7 @@ RATE = 16000
 TONES = (0, 500, 1300, 2900)
 FIRST, SECOND, THIRD = 1, 2, 3
 CHUNK = Chunk(4, 8)
-# How sharply a unit of the joiner tells whether all of its conditions hold, and what labels weigh without a rule for them.
+# How sharply a unit of the joiner tells whether all of its conditions hold; what labels weigh without a rule for them.
 STEEPNESS, HARDLY, NEVER = 16.0, -30.0, -60.0
 WORDS = ("FAN", "VAN", "WENT", "DRIVER")
 # What is understood of `said()`: at first, and in the end by a global and by a local system.

@@ -50,7 +50,7 @@ class Stream {
     else if (message.type === "text") {
       const now = performance.now();
       while (this.sent.length > 1 && this.sent[0].seconds < message.seconds - 1) this.sent.shift();
-      const complete = this.sent.find((each) => each.seconds >= message.seconds - 1e-6);
+      const complete = this.sent.find((each) => each.seconds >= message.seconds - 0.001);
       panels[message.system].update(message, complete ? (now - complete.at) / 1000 : 0);
     }
   }

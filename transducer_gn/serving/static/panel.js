@@ -5,6 +5,7 @@ import { Readings } from "./readings.js";
 const SHOWN_WORDS = 300;
 const GHOST_MS = 6000; // how long a withdrawn word stays, struck through
 const SHOWN_CHANGES = 6;
+const KEPT = 500; // delays that medians are taken of
 
 export class Panel {
   constructor(template, system, announce) {
@@ -56,6 +57,8 @@ export class Panel {
       this.back = Math.max(this.back, message.seconds - gone.start);
     }
     this.delays.push(delay);
+    this.delays = this.delays.slice(-KEPT);
+    this.behind = this.behind.slice(-KEPT);
     this.readings.add(message.readings, message.seconds);
     this.standing.textContent = this.readings.standing();
     this.note(message);
@@ -80,8 +83,9 @@ export class Panel {
 
   measure() {
     const { delay, behind, withdrawn, back } = this.measures;
-    delay.textContent = `${milliseconds(this.delays.at(-1))} (median ${milliseconds(median(this.delays))})`;
-    if (this.behind.length) behind.textContent = `${median(this.behind).toFixed(2)} s (median)`;
+    delay.textContent = `${Math.round(1000 * median(this.delays))} ms`;
+    delay.title = `the last one: ${Math.round(1000 * this.delays.at(-1))} ms`;
+    if (this.behind.length) behind.textContent = `${median(this.behind).toFixed(2)} s`;
     withdrawn.textContent = String(this.withdrawn);
     if (this.back) back.textContent = `${this.back.toFixed(1)} s`;
   }
@@ -120,8 +124,4 @@ function make(name, kind, text) {
 function median(values) {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[sorted.length >> 1];
-}
-
-function milliseconds(seconds) {
-  return `${Math.round(1000 * seconds)} ms`;
 }
