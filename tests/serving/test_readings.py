@@ -3,6 +3,7 @@ differ; they are seen after every frame, and looking changes nothing.
 """
 
 import math
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def test_every_frame_is_seen_and_the_readings_turn_round(revising: Path) -> None
     assert watched.partial() == plain.partial()
     assert plain.partial().text == REVISED
     seen = [dispute for dispute in watch.take() if dispute.place == 0 and {"FAN", "VAN"} <= dispute.shares.keys()]
-    steps = {round(b.seconds - a.seconds, 6) for a, b in zip(seen, seen[1:], strict=False)}
+    steps = {round(b.seconds - a.seconds, 6) for a, b in pairwise(seen)}
     assert steps == {0.04}
     leads = [dispute.shares["FAN"] > dispute.shares["VAN"] for dispute in seen]
     assert leads[0] and not leads[-1] and sorted(leads, reverse=True) == leads

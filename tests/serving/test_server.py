@@ -97,7 +97,9 @@ def test_pages_come_with_a_policy_and_nothing_else_is_there(server: LiveServer) 
     assert page.status == 200 and page.getheader("Content-Security-Policy") == POLICY
     assert page.getheader("X-Content-Type-Options") == "nosniff"
     # Nothing on the page comes from elsewhere, and nothing runs that is not a file.
-    assert not re.search(r"(?:src|href)=\"(?:\w+:|//)| on\w+=|<style|style=|<script(?! type=\"module\" src=)", page.text)
+    assert not re.search(
+        r"(?:src|href)=\"(?:\w+:|//)| on\w+=|<style|style=|<script(?! type=\"module\" src=)", page.text
+    )
     for name in re.findall(r"(?:src|href)=\"([^\"]+)\"", page.text):
         assert ask(server, f"/{name}").status == 200
     assert json.loads(ask(server, "/sentences.json").text) == []

@@ -41,4 +41,6 @@ class ServingConfig:
         for origin in self.origins:
             scheme, separator, rest = origin.partition("://")
             fine = separator and scheme in ("http", "https") and rest and "/" not in rest
-            require(bool(fine), "--origins", f"{origin} is no origin; write it as https://example.org or http://host:8765")
+            require(
+                bool(fine), "--origins", f"{origin} is no origin; write it as https://example.org or http://host:8765"
+            )

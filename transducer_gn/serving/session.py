@@ -16,9 +16,7 @@ from transducer_gn.serving.outbox import Outbox, Refusal
 from transducer_gn.serving.recogniser_process import RecogniserProcess
 
 SAMPLE_BYTES = 2
-NOT_UNDERSTOOD = (
-    'a message is either binary, with 16-bit samples, or the text {"type": "end"} once the audio has ended'
-)
+NOT_UNDERSTOOD = 'a message is either binary, with 16-bit samples, or the text {"type": "end"} once the audio has ended'
 
 
 class Session:

@@ -66,7 +66,9 @@ def serve_socket(connection: socket.socket, config: WorkerConfig) -> None:
         for path, system, recogniser in zip(config.checkpoints, systems, recognisers, strict=True):
             chunk = recogniser.chunk_seconds
             wanted = recogniser.encoder.framing.seconds_heard(recogniser.encoder.size)
-            require(config.ahead > wanted, "--ahead", f"must be more than the {wanted:.2f} s that a chunk of {path} takes")
+            require(
+                config.ahead > wanted, "--ahead", f"must be more than the {wanted:.2f} s that a chunk of {path} takes"
+            )
             about.append({"name": system_name(Path(path), system.name), "alpha": system.alpha, "chunk_seconds": chunk})
     except UserError as error:
         send(Frame(Kind.FAILED, payload=str(error).encode()))
