@@ -88,9 +88,9 @@ def test_transcribe_gives_text_and_times(checkpoint: Path, tmp_path: Path, capsy
     assert found["text"] == REVISED
     # The tones begin at 0.4, 1.36 and 2.32 s.
     assert [(word["text"], round(word["start"], 1)) for word in found["words"]] == [
-        ("VAN", 0.5),
-        ("WENT", 1.5),
-        ("DRIVER", 2.5),
+        ("VAN", 0.4),
+        ("WENT", 1.4),
+        ("DRIVER", 2.4),
     ]
     assert "transcribed: 1/1" in output.err
 

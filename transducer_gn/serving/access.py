@@ -1,8 +1,7 @@
 """Who may connect: how many at a time, and pages of which origins."""
 
 from asyncio import BaseTransport, Transport
-from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 from urllib.parse import urlsplit
 
 from websockets.asyncio.connection import Connection
@@ -43,7 +42,7 @@ class Gate:
         self.most = most
         self.inside: set[object] = set()
 
-    def connection_class(self) -> Callable[..., ServerConnection]:
+    def connection_class(self) -> type[ServerConnection]:
         """Connections that go through this gate."""
         gate = self
 
@@ -69,7 +68,7 @@ class Gate:
                 gate.inside.discard(self)
                 super().connection_lost(exc)
 
-        return cast(Callable[..., Any], GatedConnection)
+        return GatedConnection
 
 
 def turned_away(most: int) -> bytes:

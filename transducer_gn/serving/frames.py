@@ -1,4 +1,4 @@
-"""What the two processes of the server say to each other, as bytes on a socket: a kind, a stream, a number, a payload."""
+"""What the two processes of the server say to each other, as bytes: a kind, a stream, a number, a payload."""
 
 import struct
 from collections.abc import Iterator

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+from lhotse.cut import Cut
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.units import SAMPLING_RATE
@@ -17,7 +18,7 @@ LARGEST = 32767
 def read_sentences(folder: Path) -> list[Sentence]:
     """Some of the first test set of a folder that prepare.sh made, spread over its groups."""
     data = PreparedData(folder)
-    cuts: dict[str, list[object]] = {}
+    cuts: dict[str, list[Cut]] = {}
     for cut in data.cuts(data.parts("test")[0]):
         cuts.setdefault(group_of(cut.supervisions[0].custom or {}), []).append(cut)
     chosen = []
@@ -28,7 +29,7 @@ def read_sentences(folder: Path) -> list[Sentence]:
     return [sentence_of(cut) for cut in chosen]
 
 
-def sentence_of(cut: object) -> Sentence:
+def sentence_of(cut: Cut) -> Sentence:
     """The recording and the text of a cut."""
     if cut.sampling_rate != SAMPLING_RATE:
         raise UserError(f"{cut.id}: the page's sentences need {SAMPLING_RATE} samples per second")

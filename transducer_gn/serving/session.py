@@ -93,8 +93,8 @@ class Session:
         if ahead > self._limits.ahead:
             return Refusal(
                 "ahead",
-                f"the audio is {ahead:.1f} s ahead of the recogniser, and at most {self._limits.ahead:g} s wait for it; "
-                "send no more than `seconds` of its last message and these",
+                f"the audio is {ahead:.1f} s ahead of the recogniser, and at most {self._limits.ahead:g} s wait "
+                "for it; send no more than `seconds` of its last message and these",
             )
         self._recogniser.audio(self._number, samples)
         return None
