@@ -16,17 +16,17 @@ LARGEST = 32767
 
 
 def read_sentences(folder: Path) -> list[Sentence]:
-    """Some of the first test set of a folder that prepare.sh made, spread over its groups."""
+    """Some of the first test set of a folder that prepare.sh made, of each of its groups."""
     data = PreparedData(folder)
     cuts: dict[str, list[Cut]] = {}
     for cut in data.cuts(data.parts("test")[0]):
         cuts.setdefault(group_of(cut.supervisions[0].custom or {}), []).append(cut)
     chosen = []
-    # Groups that are something special come first.
-    for group in sorted(cuts, key=group_order, reverse=True):
-        own = cuts[group]
-        chosen += own[:: max(1, len(own) // PER_GROUP)][:PER_GROUP]
-    return [sentence_of(cut) for cut in chosen]
+    for group in sorted(cuts, key=group_order):
+        # Long ones, in which there is more to see.
+        chosen += sorted(cuts[group], key=lambda cut: (-cut.duration, cut.id))[:PER_GROUP]
+    # Those in which there is something to point out come first.
+    return sorted(map(sentence_of, chosen), key=lambda sentence: -len(sentence.spans))
 
 
 def sentence_of(cut: Cut) -> Sentence:

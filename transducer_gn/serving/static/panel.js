@@ -16,6 +16,7 @@ export class Panel {
     this.announce = announce;
     this.text = find(".text");
     this.standing = find(".standing");
+    this.spans = find(".spans");
     this.changes = find(".changes");
     this.measures = Object.fromEntries([...root.querySelectorAll("[data-measure]")].map((dd) => [dd.dataset.measure, dd]));
     find("h2").textContent = system.name;
@@ -36,6 +37,8 @@ export class Panel {
     this.withdrawn = 0;
     this.back = 0;
     this.readings.clear(spans);
+    const named = Object.keys(spans ?? {}).join(", ");
+    this.spans.textContent = named && `; shaded: ${named}`;
     this.standing.textContent = "";
     this.changes.replaceChildren();
     this.changes.hidden = true;

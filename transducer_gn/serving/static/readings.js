@@ -102,7 +102,7 @@ export class Readings {
         const [at, share] = line.points.at(-1);
         // Names only of what lasted, and not one upon the other.
         if (!competing || line.points.length < 6) return;
-        const place = { x: Math.max(x(at) - 4, LEFT + 40), y: Math.min(Math.max(y(share) - 6, 14), y(0) - 4) };
+        const place = { x: Math.max(x(at) - 4, LEFT + 40), y: share > 0.85 ? y(share) + 15 : y(share) - 6 };
         if (names.some((other) => Math.abs(other.x - place.x) < 48 && Math.abs(other.y - place.y) < 13)) return;
         names.push(place);
         made.push(label(line.word, { ...place, class: `name ${kind}`, "text-anchor": "end" }));
