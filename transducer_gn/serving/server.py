@@ -28,6 +28,8 @@ STREAM_PATH = "/stream"
 # Seconds to say what is wanted, and seconds to answer to a closing.
 OPEN_SECONDS = 5.0
 CLOSE_SECONDS = 5.0
+# Connections that wait to be let in, or turned away.
+BACKLOG = 512
 # Files besides connections: standard ones, libraries, the socket to the recogniser.
 OTHER_FILES = 64
 ENDING = "the server is ending and takes no new streams"
@@ -111,6 +113,7 @@ class LiveServer:
             ping_interval=self._config.idle,
             ping_timeout=self._config.idle,
             server_header=None,
+            backlog=BACKLOG,
             logger=logger,
         )
 
