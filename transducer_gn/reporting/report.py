@@ -13,7 +13,7 @@ from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation.results import measure_summary
 from transducer_gn.reporting import figures, tables
 from transducer_gn.reporting.comparisons import comparison_values
-from transducer_gn.reporting.extras import Comparison
+from transducer_gn.reporting.extras import Comparison, Evaluated
 from transducer_gn.reporting.figure import ReportFigure
 from transducer_gn.reporting.over_seeds import compare_over_seeds, seeds_table
 from transducer_gn.reporting.page import html_page
@@ -107,12 +107,24 @@ def make_report(
     shown += [tables.results_table(runs, baseline)] if part is not None else []
     groups = tables.groups_table(runs, part) if part is not None else None
     shown += [groups] if groups else []
+    added = evaluated(runs, part)
+    shown += runs[0].extras.tables(added) if added else []
     shown += [tables.time_table(runs, baseline), tables.runs_table(runs)]
     shown += [tables.public_table()] if tables.is_librispeech(runs) else []
     drawn = training_figures(runs, baseline, challenger)
     if pair is not None and key is not None:
         drawn += pair.figures(data_dir)
+    drawn += runs[0].extras.training_figures(added) if added else []
     return Report(title, key, shown, drawn, values)
+
+
+def evaluated(runs: Sequence[Run], part: str | None) -> list[Evaluated]:
+    """The runs that were decoded on a set, as what a corpus adds to a report sees them."""
+    return [
+        Evaluated(run.name, run.folder, run.results[part], run.latencies.get(part))
+        for run in sorted(runs, key=tables.order)
+        if part is not None and part in run.results
+    ]
 
 
 def training_figures(runs: Sequence[Run], baseline: Run | None, challenger: Run | None) -> list[ReportFigure]:
