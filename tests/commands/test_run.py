@@ -163,7 +163,9 @@ def test_a_small_chunk_is_all_that_training_ever_sees(configurations):
 
 
 def test_expected_errors_branch_off_from_local_and_from_global(configurations):
-    runs = configurations("--corpus", "an4", "--experiments", "mwer", "--branch-epoch", "6", "--early-epoch", "8")
+    runs = configurations(
+        "--corpus", "an4", "--experiments", "mwer", "--branch-epoch", "6", "--early-epoch", "8", "--epochs", "9"
+    )
     weights = {name: config.mwer.weight for name, (config, _) in runs.items()}
     assert [name for name, weight in weights.items() if weight > 0] == ["local-mwer", "both", "alpha-0.3-mwer"]
     local, command = runs["local-mwer"]
