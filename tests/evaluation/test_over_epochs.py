@@ -1,5 +1,5 @@
-"""Invariant: every epoch of a run is decoded and measured once, with its own parameters, and apart from what a report of
-the best epoch is made of.
+"""Invariant: every epoch of a run is decoded and measured once, with its own parameters, and apart from what a report
+of the best epoch is made of.
 """
 
 import shutil

@@ -131,10 +131,9 @@ def training_figures(runs: Sequence[Run], baseline: Run | None, challenger: Run 
     """The paper's figures, as far as there are runs for them."""
     if challenger is None:
         return []
-    local = [
-        ("local" + (", continued" if run.branch_epoch else ""), run) for run in runs if run.is_local and run.is_plain
-    ]
-    alike = [run for run in runs if run.is_plain and not run.is_local and same_regulariser(run, challenger)]
+    plain = [run for run in runs if run.is_plain and not run.is_mwer]
+    local = [("local" + (", continued" if run.branch_epoch else ""), run) for run in plain if run.is_local]
+    alike = [run for run in plain if not run.is_local and same_regulariser(run, challenger)]
     by_alpha = [
         r for r in alike if (r.branch_epoch, r.competitors) == (challenger.branch_epoch, challenger.competitors)
     ]
@@ -160,6 +159,10 @@ def training_figures(runs: Sequence[Run], baseline: Run | None, challenger: Run 
         lines = [(f"N {run.competitors}", run) for run in sorted(by_count, key=lambda run: run.competitors or 0)]
         caption = f"Word error rates on the dev set by number of competitors, alpha {challenger.alpha:g}."
         found.append(figures.wer_figure("wer-by-competitors", local + lines, runs, caption))
+    if any(run.is_mwer for run in runs):
+        lines = [(run.name, run) for run in sorted(runs, key=tables.order) if run.is_plain]
+        caption = "Word error rates on the dev set by objective: likelihood, expected errors, or both."
+        found.append(figures.wer_figure("wer-by-objective", lines, runs, caption))
     return [figure for figure in found if figure is not None]
 
 
