@@ -5,6 +5,7 @@ COMMANDS = {
     "train": "train a Transducer",
     "decode": "recognise test sets and count errors",
     "compute_latency": "measure when words come out",
+    "over_epochs": "decode and measure a run at the end of every epoch",
     "streaming_decode": "recognise audio as it arrives",
     "nbest_coverage": "measure how much of the exact normaliser an N-best list covers",
     "report": "gather all runs of a folder into tables and figures",

@@ -77,7 +77,10 @@ class CommandParser(ArgumentParser):
             settings = self.parse_path(found[1], *rest, **named)
         except (OSError, TypeError) as error:
             raise UserError(f"{path}: cannot read its base {found[1]}: {error}") from error
-        settings.update(super().parse_string(BASE.sub("", content), path, *rest, **named))
+        own = BASE.sub("", content)
+        if all(not line.strip() or line.startswith("#") for line in own.splitlines()):
+            return settings
+        settings.update(super().parse_string(own, path, *rest, **named))
         return settings
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
