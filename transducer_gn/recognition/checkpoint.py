@@ -221,20 +221,24 @@ def epoch_path(folder: Path, epoch: int) -> Path:
     return folder / f"epoch-{epoch}.pt"
 
 
+def checkpoint_files(folder: Path) -> list[Path]:
+    """The files in a folder that have names of checkpoints."""
+    return [path for path in folder.glob("*.pt") if re.fullmatch(r"(checkpoint|epoch)-\d+\.pt", path.name)]
+
+
 def newest_checkpoint(folder: Path) -> tuple[Path, Checkpoint] | None:
     """The valid checkpoint of a folder with the most updates; files that cannot be read are named and passed over.
 
     Those of a later version of the program are not: going on from an older one would write over them.
     """
     found = []
-    for path in folder.glob("*.pt"):
-        if re.fullmatch(r"(checkpoint|epoch)-\d+\.pt", path.name):
-            try:
-                found.append((load_checkpoint(path, mmap=True).progress.step, path.name, path))
-            except NewerFormatError:
-                raise
-            except UserError as error:
-                logging.warning("%s; trying the one before", error)
+    for path in checkpoint_files(folder):
+        try:
+            found.append((load_checkpoint(path, mmap=True).progress.step, path.name, path))
+        except NewerFormatError:
+            raise
+        except UserError as error:
+            logging.warning("%s; trying the one before", error)
     for _, _, path in sorted(found, reverse=True):
         try:
             return path, load_checkpoint(path)

@@ -1,21 +1,25 @@
 """Competitors for training: the token sequences that a search finds besides the reference."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from transducer_gn.common.errors import NotFiniteError
 from transducer_gn.config import CompetitorConfig
 from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.search.beam import beam_search
+from transducer_gn.search.hypotheses import NBest
 from transducer_gn.search.prefixes import SearchedModel
 
 
 @dataclass(frozen=True)
 class Competitors:
     """Up to N token sequences per utterance, best first, all different, none of them the reference.
+
+    None is longer than `CompetitorConfig.longest` allows.
 
     Attributes:
         tokens: [B, N, U] token ids; 0 beyond a length
@@ -36,6 +40,16 @@ class Competitors:
         first = functional.pad(references, (0, longest - references.shape[1]))[:, None]
         rest = functional.pad(self.tokens, (0, longest - self.tokens.shape[2]))
         return torch.cat([first, rest], dim=1), torch.cat([reference_lengths[:, None], self.lengths], dim=1)
+
+    def cut(self, reference_lengths: Tensor, settings: CompetitorConfig) -> Tensor:
+        """[B, N] whether a sequence is as long as is allowed, and so most likely cut.
+
+        Args:
+            reference_lengths: [B]
+            settings: with the limit
+        """
+        longest = (settings.max_length * reference_lengths.double()).long() + settings.longest(0)
+        return self.lengths >= longest[:, None]
 
 
 @dataclass(frozen=True)
@@ -99,31 +113,57 @@ def find_competitors_together(
 ) -> list[Competitors]:
     """Competitors of several batches, all of whose utterances are searched at once.
 
-    The number of operations depends on the longest utterance, not on how many there are.
+    The number of operations depends on the longest utterance, not on how many there are. An utterance for which the
+    model gives weights that are not finite has no competitors; its own objective will notice.
     """
     longest = max(batch.encoder_out.shape[1] for batch in batches)
     frames = [functional.pad(batch.encoder_out, (0, 0, 0, longest - batch.encoder_out.shape[1])) for batch in batches]
     beam = settings.count + 1 if settings.beam is None else settings.beam
-    found = beam_search(
-        model,
+    alpha, most = interpolation.alpha, settings.max_tokens_per_frame
+    found = _search_sound(
         torch.cat(frames) if len(frames) > 1 else frames[0],
         torch.cat([batch.frame_lengths for batch in batches]),
-        beam,
-        beam,
-        interpolation.alpha,
-        settings.max_tokens_per_frame,
+        lambda encoder_out, lengths: beam_search(model, encoder_out, lengths, beam, beam, alpha, most),
     )
     competitors, start = [], 0
     for batch in batches:
         end = start + len(batch.encoder_out)
         rows = zip(found.tokens[start:end], found.scores[start:end], batch.reference_lists(), strict=True)
         chosen = [
-            [own for own, score in zip(tokens, scores, strict=True) if score > -torch.inf and own != reference]
+            _chosen([own for own, score in zip(tokens, scores, strict=True) if score > -torch.inf], reference, settings)
             for tokens, scores, reference in rows
         ]
-        competitors.append(_padded([own[: settings.count] for own in chosen], settings.count, batch.references.device))
+        competitors.append(_padded(chosen, settings.count, batch.references.device))
         start = end
     return competitors
+
+
+def _search_sound(encoder_out: Tensor, frame_lengths: Tensor, search: Callable[[Tensor, Tensor], NBest]) -> NBest:
+    """What a search finds; nothing for utterances whose weights are not finite, for which it is called once more."""
+    try:
+        return search(encoder_out, frame_lengths)
+    except NotFiniteError as error:
+        sound = [row for row in range(len(encoder_out)) if row not in error.utterances]
+        if len(sound) == len(encoder_out):
+            raise
+    nothing: list[list[int]] = [[]]
+    tokens, scores = [nothing] * len(encoder_out), [[-torch.inf]] * len(encoder_out)
+    if sound:
+        found = search(encoder_out[sound], frame_lengths[sound])
+        for row, own_tokens, own_scores in zip(sound, found.tokens, found.scores, strict=True):
+            tokens[row], scores[row] = own_tokens, own_scores
+    return NBest(tokens, scores, times=[])
+
+
+def _chosen(sequences: list[list[int]], reference: list[int], settings: CompetitorConfig) -> list[list[int]]:
+    """The first of an utterance's sequences, cut to the length that is allowed: distinct, and not the reference.
+
+    One that is too long is cut rather than left out: where all are too long, the objective would else have nothing
+    to push down, and the search would stay astray.
+    """
+    longest = settings.longest(len(reference))
+    distinct = dict.fromkeys(tuple(tokens[:longest]) for tokens in sequences if tokens != reference)
+    return [list(tokens) for tokens in distinct][: settings.count]
 
 
 def _padded(sequences: list[list[list[int]]], count: int, device: torch.device) -> Competitors:

@@ -28,7 +28,10 @@ from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.training.schedule import SchedulePoint
 
 # What an objective reports sums of; `metrics` makes values of them.
-SUMS = ("loss", "numerator", "log_normaliser", "regulariser", "reference_share", "competitors", "frames", "utterances")
+SUMS = (
+    "loss", "numerator", "log_normaliser", "regulariser", "reference_share", "competitors", "cut", "frames",
+    "utterances",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -60,11 +63,13 @@ class Objective:
         loss: to minimise; the sum over utterances, regulariser included
         sums: sums over the batch, by name, that can be added up over batches and ranks: see `metrics`
         log_sums: see `Terms`
+        fault: why there is no such objective, and the loss is NaN; None where all is well, as far as is known yet
     """
 
     loss: Tensor
     sums: Mapping[str, Tensor]
     log_sums: Tensor
+    fault: str | None = None
 
     def metrics(self) -> dict[str, float]:
         """Values to look at; waits for the device."""
@@ -90,6 +95,7 @@ def combine(terms: Terms, point: SchedulePoint, frame_lengths: Tensor) -> Object
         "regulariser": terms.regulariser,
         "reference_share": unknown if terms.reference_share is None else terms.reference_share.sum(),
         "competitors": terms.competitors,
+        "cut": torch.zeros(()),
         "frames": frame_lengths.sum(),
         "utterances": torch.tensor(len(frame_lengths)),
     }
@@ -102,10 +108,11 @@ def metrics(sums: Mapping[str, Tensor]) -> dict[str, float]:
 
     Returns:
         loss, numerator: per frame; regulariser: mean of log_sum^2, unweighted; competitors: mean number of distinct
-        competitors; log_normaliser: log Z per frame; reference_share: mean over utterances of the reference's share of
-        Z (at 1, competitors have become useless and nothing is learnt). At alpha 1 Z has no say and is not computed:
-        if that is so for any batch, there is no log_normaliser, while the share is 1 of a list that holds the reference
-        alone, and missing as well where Z would be exact
+        competitors; competitors_cut: mean number of those as long as is allowed; log_normaliser: log Z per frame;
+        reference_share: mean over utterances of the reference's share of Z (at 1, competitors have become useless and
+        nothing is learnt). At alpha 1 Z has no say and is not computed: if that is so for any batch, there is no
+        log_normaliser, while the share is 1 of a list that holds the reference alone, and missing as well where Z
+        would be exact
     """
     names = list(sums)
     values = dict(zip(names, torch.stack([sums[name].double() for name in names]).tolist(), strict=True))
@@ -114,5 +121,6 @@ def metrics(sums: Mapping[str, Tensor]) -> dict[str, float]:
     found = {name: values[name] / frames for name in per_frame} | {
         name: values[name] / utterances for name in ("reference_share", "competitors")
     }
+    found["competitors_cut"] = values["cut"] / utterances
     unknown = {name for name in ("log_normaliser", "reference_share") if math.isnan(found[name])}
     return {name: value for name, value in found.items() if name not in unknown}

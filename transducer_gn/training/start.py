@@ -93,7 +93,8 @@ def _resume(
     rank = min(world.rank, len(training.pending) - 1)
     pending = [Competitors(x["tokens"].to(world.device), x["lengths"].to(world.device)) for x in training.pending[rank]]
     state.planner = Planner(state.learner.training_pass, config, world, pending)
-    state.sums = {name: torch.full_like(state.sums[name], value) for name, value in training.sums[rank].items()}
+    before = {name: torch.full_like(state.sums[name], value) for name, value in training.sums[rank].items()}
+    state.sums = state.sums | before
     logging.info("resuming from %s: epoch %d, update %d", path, state.progress.epoch + 1, state.progress.step)
 
 
