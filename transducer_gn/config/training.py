@@ -207,6 +207,9 @@ class TrainingConfig:
         validation_beam: hypotheses in the search for the word error rate
         save_interval: updates between checkpoints; every epoch also ends with one, which is kept
         keep_last: checkpoints within epochs that are kept
+        keep_epochs: newest checkpoints at the end of epochs that are kept, besides the best one; null for all. Averages
+            over epochs need the checkpoint before the first of them
+        keep_always: epochs that are kept in any case, such as those that other runs branch off from
         average_period: updates between additions to the running average of the parameters
         max_bad_batches: updates of one epoch without a finite gradient after which training gives up
         collapse_share: the reference's share of Z above which competitors count as useless
@@ -227,6 +230,8 @@ class TrainingConfig:
     validation_beam: int = may_change(4)
     save_interval: int = may_change(1000)
     keep_last: int = may_change(3)
+    keep_epochs: int | None = may_change(None)
+    keep_always: tuple[int, ...] = may_change(())
     average_period: int = 100
     max_bad_batches: int = may_change(20)
     collapse_share: float = may_change(0.9999)
@@ -245,4 +250,6 @@ class TrainingConfig:
             "training.validation_utterances",
             f'must be "all" or a number of utterances, 1 or more, not {count!r}',
         )
+        kept = self.keep_epochs
+        require(kept is None or kept >= 1, "training.keep_epochs", f"must be 1 or more, or null, not {kept}")
         require(self.clip is None or self.clip > 0, "training.clip", f"must be above 0, or null, not {self.clip}")

@@ -35,7 +35,13 @@ class PreparedData:
 
     def noise_cuts(self) -> CutSet:
         """Return the windows of noise."""
-        return self._read(self.folder / "fbank" / "cuts_musan.jsonl.gz")
+        path = self.folder / "fbank" / "cuts_musan.jsonl.gz"
+        if not path.is_file():
+            raise UserError(
+                f"data.batches.noise.enabled is true, but {self.folder} has no noise ({path.name}); run ./prepare.sh "
+                "with --musan for this corpus, or say --data.batches.noise.enabled false"
+            )
+        return self._read(path)
 
     def tokenizer(self, vocab_size: int, model_type: str = "unigram") -> Tokenizer:
         """Return the token model of this size."""

@@ -174,3 +174,18 @@ def _padded(sequences: list[list[list[int]]], count: int, device: torch.device) 
     lengths = [[len(tokens) for tokens in own] + [-1] * (count - len(own)) for own in sequences]
     tokens = torch.tensor(rows, dtype=torch.long).view(len(rows), count, longest)
     return Competitors(tokens.to(device), torch.tensor(lengths, dtype=torch.long).view(len(rows), count).to(device))
+
+
+def longest_competitors(reference_lengths: Tensor, settings: CompetitorConfig, vocab_size: int) -> Competitors:
+    """Competitors that need as much memory as any can: as many and as long as is allowed, without a common beginning.
+
+    Args:
+        reference_lengths: [B]
+        settings: how many, and how long
+        vocab_size: V
+    """
+    lengths = torch.tensor([settings.longest(length) for length in reference_lengths.tolist()])
+    shape = (len(lengths), settings.count, int(lengths.max()) if len(lengths) else 0)
+    tokens = torch.randint(1, vocab_size, shape, generator=torch.Generator().manual_seed(0))
+    device = reference_lengths.device
+    return Competitors(tokens.to(device), lengths[:, None].expand(shape[:2]).to(device))

@@ -15,7 +15,9 @@ from transducer_gn.recognition.checkpoint import (
     Checkpoint,
     TrainingState,
     epoch_path,
+    note_branch,
     remove_old_checkpoints,
+    remove_old_epochs,
     step_path,
 )
 from transducer_gn.training.clock import Clock
@@ -41,6 +43,8 @@ class Bookkeeper:
         self._first_epoch = state.progress.epoch
         self._validator = Validator(config, PreparedData(Path(config.data.folder)), state.tokenizer, world)
         self._logbook = Logbook(folder, state.progress.step, world.is_first)
+        if state.branched_from is not None and world.is_first:
+            note_branch(folder, state.branched_from)
         if not self._validator.has_data:
             logging.warning("there is no dev set: no validation, and the last epoch counts as the best")
 
@@ -71,6 +75,8 @@ class Bookkeeper:
         progress.compare(wer, schedule_point(self._config, progress).alpha)
         self.save(epoch_path(self._folder, progress.epoch))
         if self._world.is_first:
+            if (keep := self._config.training.keep_epochs) is not None:
+                remove_old_epochs(self._folder, keep, {progress.best_epoch, *self._config.training.keep_always})
             best_wer = None if isnan(progress.best_wer) else progress.best_wer
             best = {"epoch": progress.best_epoch, "wer": best_wer, "last_epoch": progress.epoch}
             write_text(self._folder / "best.json", json.dumps(best) + "\n")

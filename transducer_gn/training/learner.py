@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
 import torch
@@ -16,6 +16,7 @@ from transducer_gn.model.chunk import evaluation_chunk
 from transducer_gn.model.transducer import build_model
 from transducer_gn.recognition.averaging import RunningAverage
 from transducer_gn.recognition.checkpoint import Checkpoint
+from transducer_gn.search.competitors import longest_competitors
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.distributed import World
 from transducer_gn.training.not_finite import Fault, alarmed
@@ -133,9 +134,18 @@ class Learner:
         return objective
 
     def try_out(self, batch: Batch, point: SchedulePoint) -> None:
-        """Forward and backward of a batch that may not fit into memory; moves no parameter."""
+        """Forward and backward of a batch that may not fit into memory; moves no parameter.
+
+        A search of the model as it is tells little about later ones: after it, competitors are as long as is allowed.
+        """
         plan = Plan(batch.to(self._world.device), evaluation_chunk(self._config.model.streaming), None, seed=0)
         with explained_memory_errors(batch):
+            if point.alpha < 1 and not self._config.normalisation.exact:
+                with torch.no_grad():
+                    encoded = self.training_pass.encode(plan.batch, plan.chunk)
+                    self.training_pass.search(*encoded, plan.batch, point.alpha)
+                lengths, size = plan.batch.token_lengths, self._config.model.vocab_size
+                plan = replace(plan, competitors=longest_competitors(lengths, self._config.competitors, size))
             self.training_pass(plan, point, 1.0, Clock(self._world.device)).loss.backward()
         self.optimiser.zero_grad(set_to_none=True)
 

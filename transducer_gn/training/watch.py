@@ -93,5 +93,6 @@ def out_of_memory(batch: Batch) -> UserError:
     return UserError(
         f"out of memory on a batch of {len(batch)} utterances, {float(batch.durations.sum()):.0f} s in all, the "
         f"longest {float(batch.durations.max()):.1f} s with {int(batch.token_lengths.max())} tokens at most "
-        f"({batch.ids[0]}, ...); lower data.batches.max_duration or data.batches.max_duration_of_utterance"
+        f"({batch.ids[0]}, ...); lower data.batches.max_duration, data.batches.max_duration_of_utterance or "
+        "competitors.max_length"
     )
