@@ -1,6 +1,6 @@
 """Competitors for training: the token sequences that a search finds besides the reference."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,9 +10,10 @@ from torch.nn import functional
 from transducer_gn.common.errors import NotFiniteError
 from transducer_gn.config import CompetitorConfig
 from transducer_gn.lattice.interpolation import Interpolation
-from transducer_gn.search.beam import beam_search
+from transducer_gn.search.beam import search_together
 from transducer_gn.search.hypotheses import NBest
 from transducer_gn.search.prefixes import SearchedModel
+from transducer_gn.search.rules import SearchRules
 
 
 @dataclass(frozen=True)
@@ -109,22 +110,27 @@ def find_competitors(
 
 @torch.no_grad()
 def find_competitors_together(
-    model: SearchedModel, batches: Sequence[Searched], settings: CompetitorConfig, interpolation: Interpolation
+    model: SearchedModel,
+    batches: Sequence[Searched],
+    settings: CompetitorConfig,
+    interpolation: Interpolation,
+    graph: bool = True,
 ) -> list[Competitors]:
     """Competitors of several batches, all of whose utterances are searched at once.
 
-    The number of operations depends on the longest utterance, not on how many there are. An utterance for which the
-    model gives weights that are not finite has no competitors; its own objective will notice.
+    An utterance for which the model gives weights that are not finite has no competitors; its own objective will
+    notice.
+
+    Args:
+        model: a predictor and a joiner
+        batches: at least one
+        settings: how many, and how to search
+        interpolation: the normalisation to search with
+        graph: see `transducer_gn.search.rules.SearchRules`
     """
-    longest = max(batch.encoder_out.shape[1] for batch in batches)
-    frames = [functional.pad(batch.encoder_out, (0, 0, 0, longest - batch.encoder_out.shape[1])) for batch in batches]
     beam = settings.count + 1 if settings.beam is None else settings.beam
-    alpha, most = interpolation.alpha, settings.max_tokens_per_frame
-    found = _search_sound(
-        torch.cat(frames) if len(frames) > 1 else frames[0],
-        torch.cat([batch.frame_lengths for batch in batches]),
-        lambda encoder_out, lengths: beam_search(model, encoder_out, lengths, beam, beam, alpha, most),
-    )
+    rules = SearchRules(beam, interpolation.alpha, settings.max_tokens_per_frame, exact=True, graph=graph)
+    found = _search_sound(model, [(batch.encoder_out, batch.frame_lengths) for batch in batches], rules).best(beam)
     competitors, start = [], 0
     for batch in batches:
         end = start + len(batch.encoder_out)
@@ -138,21 +144,33 @@ def find_competitors_together(
     return competitors
 
 
-def _search_sound(encoder_out: Tensor, frame_lengths: Tensor, search: Callable[[Tensor, Tensor], NBest]) -> NBest:
-    """What a search finds; nothing for utterances whose weights are not finite, for which it is called once more."""
+def _search_sound(model: SearchedModel, batches: list[tuple[Tensor, Tensor]], rules: SearchRules) -> NBest:
+    """What a search finds; nothing for utterances whose weights are not finite, without which it is made once more.
+
+    Args:
+        model: a predictor and a joiner
+        batches: for each [B, T, D] frames and [B] their numbers
+        rules: of the search
+    """
     try:
-        return search(encoder_out, frame_lengths)
+        return search_together(model, batches, rules)
     except NotFiniteError as error:
-        sound = [row for row in range(len(encoder_out)) if row not in error.utterances]
-        if len(sound) == len(encoder_out):
-            raise
-    nothing: list[list[int]] = [[]]
-    tokens, scores = [nothing] * len(encoder_out), [[-torch.inf]] * len(encoder_out)
-    if sound:
-        found = search(encoder_out[sound], frame_lengths[sound])
+        faulty = set(error.utterances)
+    count = sum(len(lengths) for _, lengths in batches)
+    tokens: list[list[list[int]]] = [[[]] for _ in range(count)]
+    scores = [[-torch.inf] for _ in range(count)]
+    rest, sound, start = [], [], 0
+    for encoder_out, lengths in batches:
+        rows = [row for row in range(len(lengths)) if start + row not in faulty]
+        if rows:
+            rest.append((encoder_out[rows], lengths[rows]))
+            sound += [start + row for row in rows]
+        start += len(lengths)
+    if rest:
+        found = search_together(model, rest, rules)
         for row, own_tokens, own_scores in zip(sound, found.tokens, found.scores, strict=True):
             tokens[row], scores[row] = own_tokens, own_scores
-    return NBest(tokens, scores, times=[])
+    return NBest(tokens, scores, times=tokens)
 
 
 def _chosen(sequences: list[list[int]], reference: list[int], settings: CompetitorConfig) -> list[list[int]]:

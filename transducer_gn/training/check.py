@@ -65,7 +65,7 @@ def findings(config: Config, folder: Path, world: World, state: RunState) -> Ite
 
 def scan_memory(config: Config, state: RunState) -> None:
     """Try the largest batches at the end of the schedule, where an update needs most."""
-    point = SchedulePoint(config.normalisation.alpha, config.normalisation.regulariser)
+    point = SchedulePoint(config.normalisation.alpha, config.normalisation.regulariser, mwer=config.mwer.weight)
     for batch in state.batches.largest(state.progress.epoch):
         state.learner.try_out(batch, point)
 
@@ -75,8 +75,8 @@ def seconds_per_update(config: Config, state: RunState, world: World, alpha: flo
 
     Moves the parameters: nobody may train with the state afterwards.
     """
-    point = SchedulePoint(alpha, config.normalisation.regulariser)
-    ahead = config.competitors.lookahead if alpha < 1 else 0
+    point = SchedulePoint(alpha, config.normalisation.regulariser, mwer=config.mwer.weight)
+    ahead = config.competitors.lookahead if point.needs_competitors else 0
     count = min(max(1 + TIMED, ahead) * config.training.accumulate, state.progress.batches_in_epoch)
     state.learner.training_pass.train()
     state.planner.begin(islice(state.batches.starting_at(state.progress.epoch), count), state.progress.epoch, 0)
@@ -106,7 +106,7 @@ def describe_peak(device: torch.device) -> str:
 
 def describe_competitors(config: Config) -> str:
     """What was tried besides the batches themselves."""
-    if config.normalisation.alpha == 1 or config.normalisation.exact:
+    if (config.normalisation.alpha == 1 and not config.mwer.is_used) or config.normalisation.exact:
         return ""
     settings = config.competitors
     return f" with {settings.count} competitors of {settings.max_length:g} times their reference's tokens and 10 more"

@@ -12,7 +12,7 @@ from lhotse import CutSet
 from transducer_gn.common.errors import NotFiniteError, UserError
 from transducer_gn.common.seeds import stable_seed
 from transducer_gn.config import Config, RecognitionConfig, TrainingConfig
-from transducer_gn.data.batches import Batches
+from transducer_gn.data.batches import Batches, Inputs
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.model.chunk import evaluation_chunk
@@ -44,9 +44,10 @@ class Validator:
         self._config = config
         self._tokenizer = tokenizer
         self._world = world
+        settings, inputs = config.data.batches, Inputs(config.model.front_end.framing)
+        place = dict(rank=world.rank, world_size=world.size)
         cuts = validation_cuts(config.training, data)
-        settings, place = config.data.batches, dict(rank=world.rank, world_size=world.size)
-        self._batches = [Batches(part, tokenizer, settings, training=False, **place) for part in cuts]
+        self._batches = [Batches(part, tokenizer, settings, training=False, inputs=inputs, **place) for part in cuts]
         self.chunk = evaluation_chunk(config.model.streaming)
 
     @property
