@@ -1,9 +1,10 @@
 """One process or many: who this process is, and what all of them agree on.
 
-Processes are started by torchrun, or by `launch`, which is torchrun's elastic agent in this process: it restarts all
-ranks from the last checkpoint when one dies.
+Processes are started by torchrun, or by `launch`, which is torchrun's elastic agent in this process: all ranks start
+again from the last checkpoint when one dies, but not when one ends for a reason that the user must see to.
 """
 
+import logging
 import os
 import sys
 import uuid
@@ -16,13 +17,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ErrorHandler, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.distributed.rendezvous import rendezvous
 
 from transducer_gn.common.errors import UserError
+from transducer_gn.recognition.devices import CPU, chosen_device
 
-CPU = torch.device("cpu")
+# Exit code of a process that ends with a `UserError`, as `run_script` gives it.
+USER_ERROR = 2
+# Tells a rank that `launch` waits for its last words.
+LAUNCHED = "TRANSDUCER_GN_LAUNCHED"
 
 
 @dataclass
@@ -81,18 +86,19 @@ class World:
 
 
 @contextmanager
-def join_world() -> Iterator[World]:
+def join_world(wanted: str = "auto") -> Iterator[World]:
     """The world that torchrun's environment variables describe; without them, this process alone.
+
+    `wanted` is the kind of device to compute on, see `chosen_device`.
 
     The group of small messages ends with the block, and with it its threads: one that still lets go of a tensor of
     Python's while Python shuts down aborts the process. Threads that exchange gradients hold no such tensors; torch
     keeps them for as long as the process lives.
     """
-    local_rank = int(os.environ.get("LOCAL_RANK", 0))
-    device = torch.device("cuda", local_rank) if torch.cuda.is_available() else CPU
+    size = int(os.environ.get("WORLD_SIZE", 1))
+    device = chosen_device(wanted, size, int(os.environ.get("LOCAL_RANK", 0)))
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    size = int(os.environ.get("WORLD_SIZE", 1))
     if size == 1:
         yield World(device=device)
         return
@@ -122,26 +128,67 @@ def keys_of_this_attempt(store: Store) -> Store:
     return PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
-def launch(processes: int, script: str, arguments: list[str], max_restarts: int = 3) -> None:
-    """Run a script in so many processes on this machine, under torchrun's elastic agent."""
-    if torch.cuda.is_available() and processes > torch.cuda.device_count():
+def launch(processes: int, device: str, script: str, arguments: list[str], max_restarts: int = 3) -> None:
+    """Run a script in so many processes on this machine, under torchrun's elastic agent.
+
+    Args:
+        processes: how many
+        device: kind of device to compute on, see `chosen_device`
+        script: what Python runs, with `arguments`
+        max_restarts: how often to start again after a rank has died; not after a `UserError` in one of them
+    """
+    chosen_device(device, processes)
+    if device != "cpu" and torch.cuda.is_available() and processes > torch.cuda.device_count():
         raise UserError(f"--world-size is {processes}, but this machine has {torch.cuda.device_count()} GPUs")
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=processes,
-        run_id=str(uuid.uuid4()),
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        max_restarts=max_restarts,
-        monitor_interval=0.2,
-    )
+    os.environ[LAUNCHED] = "1"
+    # What the agent has to say of a failure is said here.
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     if "OMP_NUM_THREADS" not in os.environ:
         os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // processes))
+    for attempt in range(max_restarts + 1):
+        # The agent would start again after any error. So each attempt has an agent of its own.
+        config = LaunchConfig(
+            min_nodes=1,
+            max_nodes=1,
+            nproc_per_node=processes,
+            run_id=str(uuid.uuid4()),
+            rdzv_backend="c10d",
+            rdzv_endpoint="localhost:0",
+            max_restarts=0,
+            monitor_interval=0.2,
+        )
+        try:
+            elastic_launch(config, sys.executable)("-u", script, *arguments)
+            return
+        except ChildFailedError as error:
+            rank, failure = error.get_first_failure()
+            if failure.exitcode == USER_ERROR:
+                raise UserError(sentence_of(failure)) from error
+            logging.warning("rank %d died with exit code %d", rank, failure.exitcode)
+            if attempt == max_restarts:
+                raise UserError(
+                    f"rank {rank} failed with exit code {failure.exitcode} more than {max_restarts} times; its log "
+                    "says why"
+                ) from error
+            logging.warning(
+                "all ranks start again from the last checkpoint (%d of %d times)", attempt + 1, max_restarts
+            )
+
+
+def sentence_of(failure: ProcessFailure) -> str:
+    """What a rank that ended with a `UserError` has recorded."""
+    message: Any = failure.message
+    text = message["message"] if isinstance(message, dict) else str(message)
+    return text.removeprefix(f"{UserError.__name__}: ")
+
+
+@contextmanager
+def last_words() -> Iterator[None]:
+    """In a process that `launch` has started, let the launcher say a `UserError`: once, and not once per rank."""
     try:
-        elastic_launch(config, sys.executable)("-u", script, *arguments)
-    except ChildFailedError as error:
-        rank, failure = error.get_first_failure()
-        raise UserError(
-            f"rank {rank} failed with exit code {failure.exitcode} more than {max_restarts} times; its log says why"
-        ) from error
+        yield
+    except UserError as error:
+        if LAUNCHED not in os.environ:
+            raise
+        ErrorHandler().record_exception(error)
+        sys.exit(USER_ERROR)

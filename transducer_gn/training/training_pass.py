@@ -4,11 +4,12 @@ No step reaches back, and nothing here names a device: all is where the model is
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
+from transducer_gn.common.errors import NotFiniteError
 from transducer_gn.config import Config
 from transducer_gn.data.batches import Batch
 from transducer_gn.lattice.interpolation import Interpolation
@@ -21,6 +22,7 @@ from transducer_gn.training.clock import Clock
 from transducer_gn.training.exact_objective import exact_objective
 from transducer_gn.training.expected_errors import ErrorCounter
 from transducer_gn.training.nbest_objective import nbest_objective
+from transducer_gn.training.not_finite import failed_objective
 from transducer_gn.training.objective import Objective
 from transducer_gn.training.schedule import SchedulePoint
 
@@ -58,10 +60,13 @@ class TrainingPass(nn.Module):
         self._errors = errors
 
     def forward(self, plan: Plan, point: SchedulePoint, warmup: float, clock: Clock) -> Objective:
-        """The objective of one batch, which is on the model's device."""
-        with clock.part("encoder"):
-            encoder_out, frame_lengths = self.encode(plan.batch, plan.chunk, warmup)
-        return self.objective(encoder_out, frame_lengths, plan, point, clock)
+        """The objective of one batch, which is on the model's device; one of NaN where weights are not finite."""
+        try:
+            with clock.part("encoder"):
+                encoder_out, frame_lengths = self.encode(plan.batch, plan.chunk, warmup)
+            return self.objective(encoder_out, frame_lengths, plan, point, clock)
+        except NotFiniteError as error:
+            return failed_objective(self.model, error)
 
     def objective(
         self, encoder_out: Tensor, frame_lengths: Tensor, plan: Plan, point: SchedulePoint, clock: Clock
@@ -137,7 +142,11 @@ class TrainingPass(nn.Module):
         outputs = self.model.predictor.unroll_tree(tree.parents, tree.tokens, tree.depths)
         inputs = self.model.joiner.lattice_inputs(encoder_out, frame_lengths, outputs)
         generator = torch.Generator().manual_seed(plan.seed)
-        return nbest_objective(inputs, tree, point, self.config.objective, generator, errors)
+        objective = nbest_objective(inputs, tree, point, self.config.objective, generator, errors)
+        if competitors is None:
+            return objective
+        cut = competitors.cut(plan.batch.token_lengths, self.config.competitors)
+        return replace(objective, sums={**objective.sums, "cut": cut.sum()})
 
     def _exact(self, encoder_out: Tensor, frame_lengths: Tensor, batch: Batch, point: SchedulePoint) -> Objective:
         """The objective with Z over all sequences."""
