@@ -203,8 +203,9 @@ class ShardedBatches(ResumableBatches):
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        if settings.on_the_fly:
-            raise UserError("on_the_fly needs audio, but Shar exports hold features; switch it off")
+        if settings.on_the_fly or inputs.audio:
+            name = "on_the_fly" if settings.on_the_fly else "model.front_end.freeze: false"
+            raise UserError(f"{name} needs audio, but Shar exports hold features; switch it off")
         shards = read_index(folder)["shards"]
         lanes = world_size * max(1, settings.num_workers)
         if len(shards) < lanes:

@@ -41,7 +41,7 @@ class Validator:
         self._batches = [
             Batches(
                 data.cuts(part).subset(first=share), tokenizer, config.data.batches, training=False,
-                inputs=Inputs(config.model.front_end.framing), rank=world.rank, world_size=world.size,
+                inputs=Inputs.of(config.model.front_end), rank=world.rank, world_size=world.size,
             )
             for part in parts
         ]  # fmt: skip
