@@ -1,5 +1,6 @@
-"""Invariant: on a pretrained front end, features that were stored are those that recognition computes from audio, frozen
-or trained along, a stopped run ends where an undisturbed one does, and its checkpoint is all that recognition needs.
+"""Invariant: on a pretrained front end, features that were stored are those that recognition computes from audio.
+
+Frozen or trained along, a stopped run ends where an undisturbed one does; its checkpoint is all that recognition needs.
 """
 
 from pathlib import Path
