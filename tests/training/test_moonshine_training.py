@@ -10,6 +10,7 @@ import soundfile
 import torch
 from moonshine_data import PIECES, prepare, write_conf, write_corpus, write_front_end
 from small_moonshine import PUBLISHED_FILE, needs_published_file
+from stopping import run_until
 
 import transducer_gn
 from transducer_gn.commands import compute_features, compute_latency, decode, report
@@ -66,17 +67,7 @@ def train(place: Path):
         data = [] if "data.folder" in changes else [f"--data.folder={place / 'data'}"]
         config, _ = read_config(config_parser("test"), [f"--config={place / 'conf.yaml'}", *data, *flags])
         folder.mkdir(exist_ok=True, parents=True)
-        trainer = Trainer(config, folder, World(), branch_from)
-        if stop_after is not None:
-            after_update = trainer.bookkeeper.after_update
-
-            def and_stop(update: object) -> None:
-                after_update(update)
-                trainer.stop.is_made = trainer.state.progress.step >= stop_after
-
-            trainer.bookkeeper.after_update = and_stop
-        trainer.run()
-        return trainer
+        return run_until(Trainer(config, folder, World(), branch_from), stop_after)
 
     return run
 
