@@ -84,7 +84,7 @@ def measure(system: System, flags: Namespace) -> list[Coverage]:
     chosen = CutSet.from_cuts(cuts[:: max(1, len(cuts) // flags.utterances)][: flags.utterances])
     settings = replace(system.config.data.batches, max_duration=flags.max_duration)
     logging.info("%s: %d utterances", system.name, len(chosen))
-    inputs = Inputs(system.front_end.framing)
+    inputs = Inputs.of(system.config.model.front_end)
     batches = (
         batch.to(system.device) for batch in Batches(chosen, system.tokenizer, settings, training=False, inputs=inputs)
     )

@@ -106,7 +106,8 @@ class Recipe:
         system = name if (REPOSITORY / "conf" / f"{name}.yaml").is_file() else "librispeech"
         experiments_name = name
         if settings.front_end is not None:
-            system, experiments_name = system_on_moonshine(settings), "recorded"
+            system = system_on_moonshine(settings)
+            experiments_name = system.replace("moonshine", "recorded")
             name = f"{name}-{settings.front_end}"
         experiments = read_experiments(experiments_file(settings.experiments, experiments_name, system)).scheduled(
             epochs=settings.epochs,

@@ -171,6 +171,7 @@ class OptimiserConfig:
     Attributes:
         kind: "eve" decays only what has outgrown its target size, "adamw" is torch's
         initial_lr: learning rate before Eden's decay
+        front_end_lr: the same for a pretrained front end that is trained along; its tensors are never shrunk
         lr_updates: updates after which the learning rate starts to fall
         lr_epochs: epochs after which the learning rate starts to fall
         beta1: decay of the running mean of gradients
@@ -183,6 +184,7 @@ class OptimiserConfig:
 
     kind: Literal["eve", "adamw"] = "eve"
     initial_lr: float = 0.003
+    front_end_lr: float = 0.0001
     lr_updates: float = 5000.0
     lr_epochs: float = 6.0
     beta1: float = 0.9
@@ -198,6 +200,7 @@ class OptimiserConfig:
         require_positive(
             section,
             initial_lr=self.initial_lr,
+            front_end_lr=self.front_end_lr,
             lr_updates=self.lr_updates,
             lr_epochs=self.lr_epochs,
             eps=self.eps,
