@@ -1,7 +1,7 @@
 """Train a Transducer, locally normalised or on its way to global normalisation.
 
-  train.py --config conf/mini.yaml --exp-dir exp/local
-  train.py --config conf/mini.yaml --exp-dir exp/global --branch-from exp/local/epoch-10.pt \
+  transducer-gn train --config conf/mini.yaml --exp-dir exp/local
+  transducer-gn train --config conf/mini.yaml --exp-dir exp/global --branch-from exp/local/epoch-10.pt \
       --normalisation.alpha 0.3 --normalisation.regulariser 0.01
 
 The same command resumes a run that was stopped. Several processes: --world-size 8, or start this script with torchrun.

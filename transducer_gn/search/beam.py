@@ -257,6 +257,8 @@ class BeamSearch:
         top = finished.scores[order[0]] if order else 0.0
         beam.scores = [finished.scores[place] - top for place in order]
         beam.offset += top
+        if beam.watch is not None:
+            beam.watch(beam)
 
     def _tensor(self, values: list[float]) -> Tensor:
         """Scores [n] in the model's precision."""
