@@ -9,14 +9,21 @@ The same command resumes a run that was stopped. Several processes: --world-size
 
 import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 from transducer_gn.common.command_line import CommandParser, run_command
 from transducer_gn.common.errors import UserError
+from transducer_gn.common.files import sole_user
+from transducer_gn.common.processes import no_children_left
 from transducer_gn.config import config_parser, read_config
 from transducer_gn.training.distributed import join_world, launch
 from transducer_gn.training.logbook import start_log
 from transducer_gn.training.trainer import Trainer
+
+
+# Held by whoever trains in a folder, so that nobody else does at the same time.
+LOCK = ".training"
 
 
 def parser() -> CommandParser:
@@ -40,7 +47,9 @@ def main(arguments: list[str] | None = None) -> None:
         launch(flags.world_size, "-P", [__file__, *arguments])
         return
     flags.exp_dir.mkdir(parents=True, exist_ok=True)
-    with join_world() as world:
+    with no_children_left(), join_world(config.training.hang_timeout) as world, ExitStack() as stack:
+        if world.is_first:
+            stack.enter_context(sole_user(flags.exp_dir / LOCK, f"trains in {flags.exp_dir}"))
         start_log(flags.exp_dir, world.rank)
         Trainer(config, flags.exp_dir, world, flags.branch_from, flags.allow_changed).run()
 

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.distributed.rendezvous import rendezvous
 
 from transducer_gn.common.errors import UserError
+from transducer_gn.common.processes import die_with_parent
 
 CPU = torch.device("cpu")
 
@@ -81,12 +83,15 @@ class World:
 
 
 @contextmanager
-def join_world() -> Iterator[World]:
+def join_world(hang_timeout: float) -> Iterator[World]:
     """The world that torchrun's environment variables describe; without them, this process alone.
 
     The group of small messages ends with the block, and with it its threads: one that still lets go of a tensor of
     Python's while Python shuts down aborts the process. Threads that exchange gradients hold no such tensors; torch
     keeps them for as long as the process lives.
+
+    Args:
+        hang_timeout: seconds after which a rank that waits for another gives up, so that all are restarted
     """
     local_rank = int(os.environ.get("LOCAL_RANK", 0))
     device = torch.device("cuda", local_rank) if torch.cuda.is_available() else CPU
@@ -96,13 +101,15 @@ def join_world() -> Iterator[World]:
     if size == 1:
         yield World(device=device)
         return
-    store, rank, size = next(rendezvous("env://"))
+    die_with_parent()
+    backend, patience = "nccl" if device.type == "cuda" else "gloo", timedelta(seconds=hang_timeout)
+    store, rank, size = next(rendezvous("env://", timeout=patience))
     dist.init_process_group(
-        "nccl" if device.type == "cuda" else "gloo", store=keys_of_this_attempt(store), rank=rank, world_size=size
+        backend, timeout=patience, store=keys_of_this_attempt(store), rank=rank, world_size=size
     )
     world = World(rank, size, device)
     try:
-        world.group = dist.new_group(backend="gloo")
+        world.group = dist.new_group(backend="gloo", timeout=patience)
         yield world
     finally:
         world.group = None

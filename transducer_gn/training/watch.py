@@ -11,6 +11,7 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import replace_when_done
 from transducer_gn.config import CompetitorConfig, TrainingConfig
 from transducer_gn.data.batches import Batch
+from transducer_gn.recognition.checkpoint import write_tensors
 
 
 class Watch:
@@ -78,7 +79,7 @@ def save_batch(folder: Path, batch: Batch, step: int, rank: int) -> Path:
     names = ("features", "feature_lengths", "tokens", "token_lengths", "ids", "texts")
     content = {name: getattr(batch, name) for name in names}
     with replace_when_done(path) as sibling:
-        torch.save({name: x.cpu() if isinstance(x, torch.Tensor) else x for name, x in content.items()}, sibling)
+        write_tensors({name: x.cpu() if isinstance(x, torch.Tensor) else x for name, x in content.items()}, sibling)
     return path
 
 
