@@ -259,14 +259,25 @@ def _expect_a_sentence(life: Life, words: str) -> None:
         raise RuntimeError(f"no sentence with '{words}', but exit code {code} and\n{life.said()[-3000:]}")
 
 
+def can_forbid_writing(folder: Path) -> bool:
+    """Whether this user can make a folder read-only for himself."""
+    try:
+        _set_read_only(folder, True)
+        _set_read_only(folder, False)
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
 def _set_read_only(folder: Path, value: bool) -> None:
     """Forbid or allow changes of a folder; permissions do not hold a superuser off, so that a flag must."""
     if os.geteuid() == 0:
-        subprocess.run(["chattr", "+i" if value else "-i", folder], check=True)
+        subprocess.run(["chattr", "+i" if value else "-i", folder], check=True, capture_output=True)
     else:
         folder.chmod(0o555 if value else 0o755)
 
 
 def _newest(folder: Path) -> Path | None:
-    """The checkpoint that was written last."""
-    return max(folder.glob("*-*.pt"), key=lambda path: path.stat().st_mtime_ns, default=None)
+    """The checkpoint that was written last, of those that were not cut off at their very beginning."""
+    found = [path for path in folder.glob("*-*.pt") if path.stat().st_size > 0]
+    return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)

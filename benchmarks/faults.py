@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fault_injection import FAULTS, Life, start_life, until
+from fault_injection import FAULTS, Life, can_forbid_writing, start_life, until
 from measure import write_result
 
 from transducer_gn.common.processes import Progress
@@ -78,6 +78,12 @@ def wait_for_a_moment(life: Life, rng: random.Random) -> None:
     time.sleep(rng.uniform(0, 0.2))
 
 
+def is_finished(folder: Path) -> bool:
+    """Whether the last epoch is done and noted."""
+    best = folder / "best.json"
+    return best.is_file() and json.loads(best.read_text())["last_epoch"] == SETTINGS["training.epochs"]
+
+
 def state_of(folder: Path) -> dict[str, Any]:
     """Everything that two runs must have in common, without times and paths."""
     checkpoint = torch.load(folder / LAST, weights_only=True)
@@ -102,7 +108,7 @@ class Disturber:
 
     Attributes:
         counts: faults done, by kind
-        restarts: lives that were needed
+        lives: calls of train.py
     """
 
     def __init__(self, faults: int, seed: int, work: Path, arguments: list[str]) -> None:
@@ -120,33 +126,28 @@ class Disturber:
 
     def run(self, folder: Path) -> None:
         """One training from its beginning to its end, disturbed as long as faults are left."""
-        while not (folder / "best.json").is_file() or json.loads((folder / "best.json").read_text())[
-            "last_epoch"
-        ] < int(SETTINGS["training.epochs"]):
+        while not is_finished(folder):
             self.lives += 1
             life = start_life(self._arguments, folder, self._work / "life.log")
+            was_disturbed = False
             while not life.is_over() and not self.is_done:
                 wait_for_a_moment(life, self._rng)
-                if not life.is_over():
-                    self._disturb(life)
-            code = life.wait()
-            if self.is_done and code != 0 and not self._was_disturbed(life):
-                raise RuntimeError(f"undisturbed, training ended with {code}:\n{life.said()[-3000:]}")
+                was_disturbed |= not life.is_over() and self._disturb(life)
+            if life.wait() != 0 and not was_disturbed:
+                raise RuntimeError(f"undisturbed, training failed:\n{life.said()[-3000:]}")
 
-    def _disturb(self, life: Life) -> None:
-        """Do one fault to a life; each kind once, in another order, before any comes again."""
+    def _disturb(self, life: Life) -> bool:
+        """Do one fault to a life, if it can be done; each kind once, in another order, before any comes again."""
         if not self._kinds:
             self._kinds = self._rng.sample(sorted(FAULTS), len(FAULTS))
         kind = self._kinds.pop()
-        self._last = life
-        if FAULTS[kind](life, self._rng):
+        is_done = FAULTS[kind](life, self._rng)
+        if is_done:
             self.counts[kind] += 1
             self._progress.step()
         else:
             self._kinds.insert(0, kind)
-
-    def _was_disturbed(self, life: Life) -> bool:
-        return getattr(self, "_last", None) is life
+        return is_done
 
 
 def disturbed_runs(faults: int, seed: int, work: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ program, are read as well.
 import logging
 import pickle
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -161,7 +162,8 @@ def is_intact(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.testzip() is None
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError):
+    except (zipfile.BadZipFile, zlib.error, struct.error, ValueError, EOFError, RuntimeError, OSError):
+        # What a damaged directory of the archive leads to.
         return False
 
 

@@ -41,6 +41,9 @@ class Bookkeeper:
         self._first_epoch = state.progress.epoch
         self._validator = Validator(config, PreparedData(Path(config.data.folder)), state.tokenizer, world)
         self._logbook = Logbook(folder, state.progress.step, world.is_first)
+        if state.progress.best_epoch:
+            # A run that was killed may have written the epoch but not this note of it.
+            self._note_best_epoch()
         if not self._validator.has_data:
             logging.warning("there is no dev set: no validation, and the last epoch counts as the best")
 
@@ -69,10 +72,7 @@ class Bookkeeper:
         progress = self._state.progress
         progress.compare(wer, schedule_point(self._config, progress).alpha)
         self.save(epoch_path(self._folder, progress.epoch))
-        if self._world.is_first:
-            best_wer = None if isnan(progress.best_wer) else progress.best_wer
-            best = {"epoch": progress.best_epoch, "wer": best_wer, "last_epoch": progress.epoch}
-            write_text(self._folder / "best.json", json.dumps(best) + "\n")
+        self._note_best_epoch()
         logging.info("epoch %d done; best so far: epoch %d", progress.epoch, progress.best_epoch)
 
     def validate(self) -> float:
@@ -115,6 +115,14 @@ class Bookkeeper:
     def close(self) -> None:
         """End what writes in the background."""
         self._logbook.close()
+
+    def _note_best_epoch(self) -> None:
+        """Write down the best epoch so far, for those who only look at the folder."""
+        progress = self._state.progress
+        if self._world.is_first:
+            best_wer = None if isnan(progress.best_wer) else progress.best_wer
+            best = {"epoch": progress.best_epoch, "wer": best_wer, "last_epoch": progress.epoch}
+            write_text(self._folder / "best.json", json.dumps(best) + "\n")
 
     def _add_to_average(self) -> None:
         progress = self._state.progress

@@ -4,6 +4,7 @@ Processes are started by torchrun, or by `launch`, which is torchrun's elastic a
 ranks from the last checkpoint when one dies.
 """
 
+import logging
 import os
 import sys
 import uuid
@@ -111,9 +112,20 @@ def join_world(hang_timeout: float) -> Iterator[World]:
     try:
         world.group = dist.new_group(backend="gloo", timeout=patience)
         yield world
+    except RuntimeError as error:
+        if not is_loss_of_a_rank(error):
+            raise
+        # The one that was lost says why; a traceback of this one would hide it.
+        logging.error("rank %d waits in vain for another rank, which has ended or hangs", rank)
+        sys.exit(1)
     finally:
         world.group = None
         dist.destroy_process_group()
+
+
+def is_loss_of_a_rank(error: RuntimeError) -> bool:
+    """Whether an error comes from messages between ranks."""
+    return isinstance(error, dist.DistError) or "gloo" in str(error)
 
 
 def keys_of_this_attempt(store: Store) -> Store:
