@@ -62,7 +62,7 @@ class FoldedModel:
 class Node:
     """A prefix: its last token, what precedes and follows it, and what the predictor said."""
 
-    __slots__ = ("parent", "token", "next", "output", "state")
+    __slots__ = ("next", "output", "parent", "state", "token")
 
     def __init__(self, parent: "Node | None", token: int) -> None:
         self.parent, self.token = parent, token

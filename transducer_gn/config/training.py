@@ -236,6 +236,8 @@ class TrainingConfig:
         collapse_share: the reference's share of Z above which competitors count as useless
         collapse_updates: updates in a row of that before a warning
         memory_scan: try the largest batches before the first update
+        hang_timeout: seconds that a rank waits for another before all are restarted from the last checkpoint; longer
+            than the longest validation or writing of a checkpoint
     """
 
     epochs: int = may_change(40)
@@ -258,11 +260,12 @@ class TrainingConfig:
     collapse_share: float = may_change(0.9999)
     collapse_updates: int = may_change(200)
     memory_scan: bool = may_change(True)
+    hang_timeout: float = may_change(1800.0)
 
     def __post_init__(self) -> None:
         names = (
             "epochs accumulate log_interval validate_interval validation_beam save_interval keep_last average_period "
-            "max_bad_batches collapse_share collapse_updates"
+            "max_bad_batches collapse_share collapse_updates hang_timeout"
         )
         require_positive("training", **{name: getattr(self, name) for name in names.split()})
         count = self.validation_utterances
