@@ -77,7 +77,7 @@ def start_life(arguments: list[str], folder: Path, log: Path) -> Life:
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(SHUTDOWN_TIMEOUT),
     }
     command = [sys.executable, str(TRAIN), *arguments, "--exp-dir", str(folder), "--world-size", "2"]
-    command.append(f"--training.hang_timeout={HANG_TIMEOUT}")
+    command += ["--device", "cpu", f"--training.hang_timeout={HANG_TIMEOUT}"]
     with log.open("wb") as errors:
         process = subprocess.Popen(command, env=environment, stdout=errors, stderr=errors, start_new_session=True)
     return Life(folder, process, log)

@@ -1,5 +1,5 @@
-"""Invariant: whatever happens to a training of two ranks, it ends with the parameters, metrics and best epoch of one that
-nothing happened to. Here every kind of fault comes once; `benchmarks/faults.py` has hundreds.
+"""Invariant: whatever happens to a training of two ranks, it ends with the parameters, metrics and best epoch of one
+that nothing happened to. Here every kind of fault comes once; `benchmarks/faults.py` has hundreds.
 """
 
 import importlib.util
