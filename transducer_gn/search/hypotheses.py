@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from transducer_gn.common.errors import NotFiniteError
 from transducer_gn.search.prefixes import Prefix
 
 # The frames at which a hypothesis emitted its tokens, as the last of them and those before it.
@@ -166,10 +167,12 @@ def nbest_of(beams: list[Beam], scores: list[list[float]]) -> NBest:
 
 
 def check_faulty(faulty: list[bool]) -> None:
-    """Raise ValueError if the model was at fault for any of the utterances."""
+    """Raise `NotFiniteError`, a ValueError, if the model was at fault for any of the utterances."""
     utterances = [utterance for utterance, is_faulty in enumerate(faulty) if is_faulty]
     if utterances:
-        raise ValueError(f"the model gives weights that are NaN or infinitely large for utterances {utterances}")
+        raise NotFiniteError(
+            f"the model gives weights that are NaN or infinitely large for utterances {utterances}", utterances
+        )
 
 
 def check_frames(encoder_out: Tensor, frame_lengths: Tensor) -> list[int]:
