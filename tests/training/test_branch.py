@@ -1,5 +1,5 @@
-"""Invariant: a branch knows where it comes from: it refuses other tokens, averages reach back where alpha allows, and the
-epochs that are needed are kept.
+"""Invariant: a branch knows where it comes from: it refuses other tokens, averages reach back where alpha allows, and
+the epochs that are needed are kept.
 """
 
 import json

@@ -13,7 +13,7 @@ from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.sampling import NumberedCuts
 from transducer_gn.recognition import utterances
 from transducer_gn.recognition.system import load_system
-from transducer_gn.search.beam import beam_search
+from transducer_gn.search.beam import beam_search, search_together
 from transducer_gn.training.distributed import World
 from transducer_gn.training.schedule import SchedulePoint
 from transducer_gn.training.training_pass import TrainingPass
@@ -24,12 +24,11 @@ from transducer_gn.training.validation import Validator, validation_cuts
 def test_validation_searches_no_further_than_competitors_were_searched(train, tmp_path, monkeypatch, alpha, limit):
     used = []
 
-    def noting(*arguments):
-        *_, max_tokens_per_frame = arguments
-        used.append(max_tokens_per_frame)
-        return beam_search(*arguments)
+    def noting(model, batches, rules):
+        used.append(rules.max_tokens_per_frame)
+        return search_together(model, batches, rules)
 
-    monkeypatch.setattr(utterances, "beam_search", noting)
+    monkeypatch.setattr(utterances, "search_together", noting)
     train(tmp_path / "exp", **{"training.epochs": 1, "training.memory_scan": "false", "normalisation.alpha": alpha})
     assert set(used) == {limit}
 
