@@ -260,7 +260,7 @@ def run_rank(rank, port, data, folder, way):
     torch.set_num_threads(1)
     variables = {"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in variables.items()})
-    with join_world() as world:
+    with join_world("cpu", 60) as world:
         trainer = run(data, Path(folder), world, **WAYS[way])
         (Path(folder) / f"counted-{rank}").write_text(str(len(trainer.counted)))
 

@@ -1,7 +1,7 @@
 """Train a Transducer, locally normalised or on its way to global normalisation.
 
-  train.py --config conf/mini.yaml --exp-dir exp/local
-  train.py --config conf/mini.yaml --exp-dir exp/global --branch-from exp/local/epoch-10.pt \
+  transducer-gn train --config conf/mini.yaml --exp-dir exp/local
+  transducer-gn train --config conf/mini.yaml --exp-dir exp/global --branch-from exp/local/epoch-10.pt \
       --normalisation.alpha 0.3 --normalisation.regulariser 0.01
 
 The same command resumes a run that was stopped. Several processes: --world-size 8, or start this script with torchrun.
@@ -10,15 +10,21 @@ With --check it says what the run would be on this machine (device, batches, mem
 
 import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
-from transducer_gn.common.command_line import CommandParser, run_command
+from transducer_gn.common.command_line import CommandParser, explained_disk_errors, run_command
 from transducer_gn.common.errors import UserError
+from transducer_gn.common.files import sole_user
+from transducer_gn.common.processes import no_children_left
 from transducer_gn.config import config_parser, read_config
 from transducer_gn.training.check import check_run
 from transducer_gn.training.distributed import join_world, last_words, launch
 from transducer_gn.training.logbook import start_log
 from transducer_gn.training.trainer import Trainer
+
+# Held by whoever trains in a folder, so that nobody else does at the same time.
+LOCK = ".training"
 
 
 def parser() -> CommandParser:
@@ -46,11 +52,19 @@ def main(arguments: list[str] | None = None) -> None:
         # Without this file's folder on the path: its modules have names that others have, too.
         launch(flags.world_size, flags.device, "-P", [__file__, *arguments])
         return
-    with last_words(), join_world(flags.device) as world:
+    with (
+        no_children_left(),
+        last_words(),
+        explained_disk_errors(),
+        join_world(flags.device, config.training.hang_timeout) as world,
+        ExitStack() as stack,
+    ):
         if flags.check:
             check_run(config, flags.exp_dir, world, flags.branch_from, flags.allow_changed)
             return
         flags.exp_dir.mkdir(parents=True, exist_ok=True)
+        if world.is_first:
+            stack.enter_context(sole_user(flags.exp_dir / LOCK, f"trains in {flags.exp_dir}"))
         start_log(flags.exp_dir, world.rank)
         Trainer(config, flags.exp_dir, world, flags.branch_from, flags.allow_changed).run()
 

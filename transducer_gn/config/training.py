@@ -171,6 +171,7 @@ class OptimiserConfig:
     Attributes:
         kind: "eve" decays only what has outgrown its target size, "adamw" is torch's
         initial_lr: learning rate before Eden's decay
+        front_end_lr: the same for a pretrained front end that is trained along; its tensors are never shrunk
         lr_updates: updates after which the learning rate starts to fall
         lr_epochs: epochs after which the learning rate starts to fall
         beta1: decay of the running mean of gradients
@@ -183,6 +184,7 @@ class OptimiserConfig:
 
     kind: Literal["eve", "adamw"] = "eve"
     initial_lr: float = 0.003
+    front_end_lr: float = 0.0001
     lr_updates: float = 5000.0
     lr_epochs: float = 6.0
     beta1: float = 0.9
@@ -198,6 +200,7 @@ class OptimiserConfig:
         require_positive(
             section,
             initial_lr=self.initial_lr,
+            front_end_lr=self.front_end_lr,
             lr_updates=self.lr_updates,
             lr_epochs=self.lr_epochs,
             eps=self.eps,
@@ -233,6 +236,8 @@ class TrainingConfig:
         collapse_share: the reference's share of Z above which competitors count as useless
         collapse_updates: updates in a row of that before a warning
         memory_scan: try the largest batches before the first update
+        hang_timeout: seconds that a rank waits for another before all are restarted from the last checkpoint; longer
+            than the longest validation or writing of a checkpoint
     """
 
     epochs: int = may_change(40)
@@ -255,11 +260,12 @@ class TrainingConfig:
     collapse_share: float = may_change(0.9999)
     collapse_updates: int = may_change(200)
     memory_scan: bool = may_change(True)
+    hang_timeout: float = may_change(1800.0)
 
     def __post_init__(self) -> None:
         names = (
             "epochs accumulate log_interval validate_interval validation_beam save_interval keep_last average_period "
-            "max_bad_batches collapse_share collapse_updates"
+            "max_bad_batches collapse_share collapse_updates hang_timeout"
         )
         require_positive("training", **{name: getattr(self, name) for name in names.split()})
         count = self.validation_utterances

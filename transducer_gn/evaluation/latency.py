@@ -58,7 +58,7 @@ def measure_times(
         chunk: what frames see when the reference is aligned
         display: how the live recogniser runs; None to leave it out
     """
-    encoder_out, frame_lengths = system.model.encoder(batch.features, batch.feature_lengths, chunk)
+    encoder_out, frame_lengths = system.model.encode(batch.features, batch.feature_lengths, chunk)
     weights = reference_weights(
         system.model, encoder_out, frame_lengths, batch.tokens, batch.token_lengths, system.alpha
     )

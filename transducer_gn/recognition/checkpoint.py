@@ -10,6 +10,9 @@ import logging
 import os
 import pickle
 import re
+import struct
+import zipfile
+import zlib
 from collections.abc import Collection, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
@@ -143,18 +146,41 @@ class Checkpoint:
             "training": dict(vars(self.training)),
         }
         with replace_when_done(path) as sibling:
-            torch.save(content, sibling)
+            write_tensors(content, sibling)
             load_checkpoint(sibling)
+
+
+def write_tensors(content: Mapping[str, Any], path: Path) -> None:
+    """Write tensors and plain values; a disk that is full raises OSError, for which torch has an error of its own."""
+    try:
+        with path.open("wb") as file:
+            torch.save(dict(content), file)
+    except RuntimeError as error:
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
+
+
+def is_intact(path: Path) -> bool:
+    """Whether every part of a file of tensors has the checksum that was written with it; torch does not look."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None
+    except (zipfile.BadZipFile, zlib.error, struct.error, ValueError, EOFError, RuntimeError, OSError):
+        # What a damaged directory of the archive leads to.
+        return False
 
 
 def load_checkpoint(path: Path, mmap: bool = False) -> Checkpoint:
     """Read a checkpoint; UserError naming the file if it is none.
 
     Args:
-        mmap: leave tensors on disk until they are used: quick, for a look at the rest
+        mmap: leave tensors on disk until they are used, unchecked: quick, for a look at the rest
     """
     if not path.is_file():
         raise UserError(f"there is no checkpoint {path}")
+    if not mmap and not is_intact(path):
+        raise UserError(f"{path} is damaged or no checkpoint: its checksums do not fit; delete it or use another")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError, OSError) as error:

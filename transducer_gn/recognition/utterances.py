@@ -53,7 +53,7 @@ def recognise(system: System, batch: Batch, settings: RecognitionConfig) -> list
     if settings.streaming == "chunks":
         return recognised(batch, [history[-1].words for history in show(system, batch, settings)])
     padded = with_tail(batch, system.tail(settings))
-    encoded = system.model.encoder(padded.features, padded.feature_lengths, system.chunk(settings))
+    encoded = system.model.encode(padded.features, padded.feature_lengths, system.chunk(settings))
     return recognise_frames(system, batch, encoded, settings)
 
 
@@ -105,7 +105,7 @@ def show(system: System, batch: Batch, settings: RecognitionConfig) -> list[list
     recogniser = system.recogniser(settings)
     streams = [recogniser.open() for _ in range(len(batch))]
     for stream, features, length in zip(streams, batch.features, batch.feature_lengths.tolist(), strict=True):
-        stream.add_features(features[:length])
+        (stream.add if batch.is_audio else stream.add_features)(features[:length])
         stream.end()
     histories: list[list[Shown]] = [[] for _ in streams]
     framing, size = recogniser.encoder.framing, recogniser.encoder.size

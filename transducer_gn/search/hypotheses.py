@@ -1,6 +1,7 @@
 """What a search returns, and the hypotheses of one utterance while it is on its way."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +51,7 @@ class Beam:
         offset: score of the best
         frames: number of frames so far
         faulty: whether the model gave a weight that is NaN or infinitely large; the rest then means nothing
+        watch: called after every frame, for those who want to see more than what the beam comes to in the end
     """
 
     root: Prefix
@@ -59,6 +61,7 @@ class Beam:
     offset: float = 0.0
     frames: int = 0
     faulty: bool = False
+    watch: Callable[["Beam"], None] | None = None
 
     def settle(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """Take the tokens that all hypotheses agree on out of the beam, which then begins after them.

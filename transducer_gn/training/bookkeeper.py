@@ -45,6 +45,9 @@ class Bookkeeper:
         self._logbook = Logbook(folder, state.progress.step, world.is_first)
         if state.branched_from is not None and world.is_first:
             note_branch(folder, state.branched_from)
+        if state.progress.best_epoch:
+            # A run that was killed may have written the epoch but not this note of it.
+            self._note_best_epoch()
         if not self._validator.has_data:
             logging.warning("there is no dev set: no validation, and the last epoch counts as the best")
 
@@ -74,12 +77,10 @@ class Bookkeeper:
         progress = self._state.progress
         progress.compare(wer, schedule_point(self._config, progress).alpha)
         self.save(epoch_path(self._folder, progress.epoch))
-        if self._world.is_first:
-            if (keep := self._config.training.keep_epochs) is not None:
-                remove_old_epochs(self._folder, keep, {progress.best_epoch, *self._config.training.keep_always})
-            best_wer = None if isnan(progress.best_wer) else progress.best_wer
-            best = {"epoch": progress.best_epoch, "wer": best_wer, "last_epoch": progress.epoch}
-            write_text(self._folder / "best.json", json.dumps(best) + "\n")
+        keep = self._config.training.keep_epochs
+        if keep is not None and self._world.is_first:
+            remove_old_epochs(self._folder, keep, {progress.best_epoch, *self._config.training.keep_always})
+        self._note_best_epoch()
         logging.info("epoch %d done; best so far: epoch %d", progress.epoch, progress.best_epoch)
 
     def validate(self) -> float:
@@ -124,6 +125,14 @@ class Bookkeeper:
     def close(self) -> None:
         """End what writes in the background."""
         self._logbook.close()
+
+    def _note_best_epoch(self) -> None:
+        """Write down the best epoch so far, for those who only look at the folder."""
+        progress = self._state.progress
+        if self._world.is_first:
+            best_wer = None if isnan(progress.best_wer) else progress.best_wer
+            best = {"epoch": progress.best_epoch, "wer": best_wer, "last_epoch": progress.epoch}
+            write_text(self._folder / "best.json", json.dumps(best) + "\n")
 
     def _add_to_average(self) -> None:
         progress = self._state.progress

@@ -7,10 +7,12 @@ again from the last checkpoint when one dies, but not when one ends for a reason
 import logging
 import os
 import sys
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -22,10 +24,13 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.distributed.rendezvous import rendezvous
 
 from transducer_gn.common.errors import UserError
+from transducer_gn.common.processes import die_with_parent
 from transducer_gn.recognition.devices import CPU, chosen_device
 
 # Exit code of a process that ends with a `UserError`, as `run_script` gives it.
 USER_ERROR = 2
+# Seconds that a rank leaves to the one at fault to end before it does so itself.
+COURTESY = 3.0
 # Tells a rank that `launch` waits for its last words.
 LAUNCHED = "TRANSDUCER_GN_LAUNCHED"
 
@@ -86,14 +91,16 @@ class World:
 
 
 @contextmanager
-def join_world(wanted: str = "auto") -> Iterator[World]:
+def join_world(wanted: str, hang_timeout: float) -> Iterator[World]:
     """The world that torchrun's environment variables describe; without them, this process alone.
-
-    `wanted` is the kind of device to compute on, see `chosen_device`.
 
     The group of small messages ends with the block, and with it its threads: one that still lets go of a tensor of
     Python's while Python shuts down aborts the process. Threads that exchange gradients hold no such tensors; torch
     keeps them for as long as the process lives.
+
+    Args:
+        wanted: the kind of device to compute on, see `chosen_device`
+        hang_timeout: seconds after which a rank that waits for another gives up, so that all are restarted
     """
     size = int(os.environ.get("WORLD_SIZE", 1))
     device = chosen_device(wanted, size, int(os.environ.get("LOCAL_RANK", 0)))
@@ -102,17 +109,29 @@ def join_world(wanted: str = "auto") -> Iterator[World]:
     if size == 1:
         yield World(device=device)
         return
-    store, rank, size = next(rendezvous("env://"))
-    dist.init_process_group(
-        "nccl" if device.type == "cuda" else "gloo", store=keys_of_this_attempt(store), rank=rank, world_size=size
-    )
+    die_with_parent()
+    backend, patience = "nccl" if device.type == "cuda" else "gloo", timedelta(seconds=hang_timeout)
+    store, rank, size = next(rendezvous("env://", timeout=patience))
+    dist.init_process_group(backend, timeout=patience, store=keys_of_this_attempt(store), rank=rank, world_size=size)
     world = World(rank, size, device)
     try:
-        world.group = dist.new_group(backend="gloo")
+        world.group = dist.new_group(backend="gloo", timeout=patience)
         yield world
+    except RuntimeError as error:
+        if not is_loss_of_a_rank(error):
+            raise
+        # The one that was lost says why, and must be heard first; a traceback of this one would hide it.
+        logging.error("rank %d waits in vain for another rank, which has ended or hangs", rank)
+        time.sleep(COURTESY)
+        sys.exit(1)
     finally:
         world.group = None
         dist.destroy_process_group()
+
+
+def is_loss_of_a_rank(error: RuntimeError) -> bool:
+    """Whether an error comes from messages between ranks."""
+    return isinstance(error, dist.DistError) or "gloo" in str(error)
 
 
 def keys_of_this_attempt(store: Store) -> Store:

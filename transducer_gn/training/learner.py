@@ -22,7 +22,7 @@ from transducer_gn.training.distributed import World
 from transducer_gn.training.expected_errors import ErrorCounter
 from transducer_gn.training.not_finite import Fault, alarmed
 from transducer_gn.training.objective import Objective
-from transducer_gn.training.optimiser import build_optimiser, build_schedule
+from transducer_gn.training.optimiser import build_optimiser, build_schedule, load_optimiser
 from transducer_gn.training.schedule import SchedulePoint
 from transducer_gn.training.training_pass import Plan, TrainingPass
 from transducer_gn.training.watch import explained_memory_errors
@@ -47,9 +47,12 @@ class Update:
     faults: list[Fault]
 
 
-def trained_parameters(model: Transducer) -> list[Tensor]:
-    """The parameters that training moves: all but those of a frozen front end."""
-    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+def trained_parameters(model: Transducer) -> tuple[list[Tensor], list[Tensor]]:
+    """The parameters that training moves: those that begin at random, and those of a front end that is not frozen."""
+    pretrained = list(model.front_end.parameters()) if model.front_end is not None else []
+    ours = {id(parameter) for parameter in pretrained}
+    own: list[Tensor] = [parameter for parameter in model.parameters() if id(parameter) not in ours]
+    return own, [parameter for parameter in pretrained if parameter.requires_grad]
 
 
 class Learner:
@@ -78,7 +81,7 @@ class Learner:
         self.model = build_model(config.model).to(world.device)
         self.training_pass = TrainingPass(self.model, config, errors)
         self._shared_pass = DistributedDataParallel(self.training_pass) if world.size > 1 else self.training_pass
-        self.optimiser = build_optimiser(config.optimiser, trained_parameters(self.model))
+        self.optimiser = build_optimiser(config.optimiser, *trained_parameters(self.model))
         self.schedule = build_schedule(config.optimiser, self.optimiser)
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.training.precision == "float16")
         self.average = RunningAverage(self.model)
@@ -86,11 +89,10 @@ class Learner:
     def load(self, checkpoint: Checkpoint) -> None:
         """Take over all that a checkpoint holds of these."""
         self.model.load_state_dict(checkpoint.model)
+        # Anew, since what was frozen in the run that the checkpoint comes from is not in its average.
+        self.average = RunningAverage(self.model)
         self.average.load_state_dict(checkpoint.average)
-        self.optimiser.load_state_dict(checkpoint.training.optimiser)
-        # The optimiser's state holds the learning rate of the run that it comes from; a branch may have its own.
-        for group in self.optimiser.param_groups:
-            group["initial_lr"] = self._config.optimiser.initial_lr
+        load_optimiser(self.optimiser, checkpoint.training.optimiser, self._config.optimiser)
         self.schedule.load_state_dict(checkpoint.training.schedule)
         # A branch from a run in another precision begins with a scale of its own.
         if checkpoint.training.scaler:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from transducer_gn.common.errors import NotFiniteError, UserError
 from transducer_gn.common.files import replace_when_done
 from transducer_gn.data.batches import Batch
-from transducer_gn.recognition.checkpoint import checkpoint_files
+from transducer_gn.recognition.checkpoint import checkpoint_files, write_tensors
 from transducer_gn.training.objective import SUMS, Objective
 
 
@@ -94,5 +94,5 @@ def save_batch(folder: Path, batch: Batch, step: int, rank: int, number: int) ->
     names = ("features", "feature_lengths", "tokens", "token_lengths", "ids", "texts")
     content = {name: getattr(batch, name) for name in names}
     with replace_when_done(path) as sibling:
-        torch.save({name: x.cpu() if isinstance(x, Tensor) else x for name, x in content.items()}, sibling)
+        write_tensors({name: x.cpu() if isinstance(x, Tensor) else x for name, x in content.items()}, sibling)
     return path

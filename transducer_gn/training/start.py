@@ -1,7 +1,7 @@
 """How a run starts: afresh, where it was stopped, or as a branch of another run."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -77,7 +77,8 @@ def start_run(config: Config, folder: Path, world: World, branch_from: Path | No
         _resume(state, *newest, config, world, allow_changed)
     elif branch_from is not None:
         _branch(state, branch_from, config)
-    check_features(data, front_end_of(learner.model))
+    if not config.model.front_end.is_trained:
+        check_features(data, front_end_of(learner.model))
     return state
 
 
@@ -111,7 +112,11 @@ def _resume(
 def _branch(state: RunState, path: Path, config: Config) -> None:
     """Take over parameters, optimiser, learning rate, counters and averages, at the end of an epoch."""
     checkpoint = load_checkpoint(path)
-    changed = [x for x in changed_settings(checkpoint.config, config) if x.startswith("model.")]
+    before = checkpoint.config.model
+    if config.model.front_end.is_trained:
+        # A front end that was frozen so far may be trained along from here on.
+        before = replace(before, front_end=replace(before.front_end, freeze=False))
+    changed = changed_settings(before, config.model, "model.")
     if changed:
         raise UserError(f"--branch-from {path} is a model of other settings: {'; '.join(changed)}")
     if checkpoint.progress.batch != 0:
@@ -162,9 +167,9 @@ def training_batches(config: Config, data: PreparedData, tokenizer: Tokenizer, w
     """This rank's training batches."""
     settings, rank, size = config.data.batches, world.rank, world.size
     noise = data.noise_cuts() if settings.noise.enabled else None
-    inputs = Inputs(config.model.front_end.framing, noise)
+    inputs = Inputs.of(config.model.front_end, noise)
     if config.data.shar:
         folder = data.folder / "shar" / "train"
         return ShardedBatches(folder, tokenizer, settings, inputs=inputs, rank=rank, world_size=size)
-    cuts = data.train_cuts()
+    cuts = data.training_utterances()
     return Batches(cuts, tokenizer, settings, training=True, inputs=inputs, rank=rank, world_size=size)

@@ -3,8 +3,10 @@
 No step reaches back, and nothing here names a device: all is where the model is.
 """
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 from transducer_gn.common.errors import NotFiniteError
 from transducer_gn.config import Config
 from transducer_gn.data.batches import Batch
+from transducer_gn.data.spec_augment import spec_augment
 from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
 from transducer_gn.model.chunk import Chunk
@@ -63,7 +66,7 @@ class TrainingPass(nn.Module):
         """The objective of one batch, which is on the model's device; one of NaN where weights are not finite."""
         try:
             with clock.part("encoder"):
-                encoder_out, frame_lengths = self.encode(plan.batch, plan.chunk, warmup)
+                encoder_out, frame_lengths = self.encode(plan.batch, plan.chunk, warmup, plan.seed)
             return self.objective(encoder_out, frame_lengths, plan, point, clock)
         except NotFiniteError as error:
             return failed_objective(self.model, error)
@@ -90,12 +93,23 @@ class TrainingPass(nn.Module):
         with clock.part("objective"):
             return self._nbest(encoder_out, frame_lengths, plan, competitors, point)
 
-    def encode(self, batch: Batch, chunk: Chunk, warmup: float = 1.0) -> tuple[Tensor, Tensor]:
-        """Encoder frames [B, T, D] and their numbers [B], in the configured precision."""
+    def encode(self, batch: Batch, chunk: Chunk, warmup: float = 1.0, seed: int | None = None) -> tuple[Tensor, Tensor]:
+        """Encoder frames [B, T, D] and their numbers [B], in the configured precision.
+
+        Args:
+            batch: features, or samples for a front end that is trained along
+            chunk: what a frame sees
+            warmup: share of the encoder's warm-up that is done
+            seed: of the masks on what the front end makes of samples; None for no masks
+        """
         precision = PRECISIONS[self.config.training.precision]
+        masks, settings = None, self.config.data.batches.spec_augment
+        if seed is not None and self.training and settings.enabled:
+            draw = random.Random(seed)
+            masks = partial(spec_augment, settings=settings, draw=draw)
         device = batch.features.device.type
         with torch.autocast(device, precision, enabled=precision != torch.float32):
-            return self.model.encoder(batch.features, batch.feature_lengths, chunk, warmup)
+            return self.model.encode(batch.features, batch.feature_lengths, chunk, warmup, masks)
 
     def search(self, encoder_out: Tensor, frame_lengths: Tensor, batch: Batch, alpha: float) -> Competitors:
         """Competitors of a batch under the model as it is; no gradient flows.

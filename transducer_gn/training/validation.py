@@ -44,7 +44,7 @@ class Validator:
         self._config = config
         self._tokenizer = tokenizer
         self._world = world
-        settings, inputs = config.data.batches, Inputs(config.model.front_end.framing)
+        settings, inputs = config.data.batches, Inputs.of(config.model.front_end)
         place = dict(rank=world.rank, world_size=world.size)
         cuts = validation_cuts(config.training, data)
         self._batches = [Batches(part, tokenizer, settings, training=False, inputs=inputs, **place) for part in cuts]
