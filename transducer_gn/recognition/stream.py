@@ -93,11 +93,12 @@ class RecognitionStream:
         text: what was recognised
     """
 
-    def __init__(self, front_end: FrontEnd, encoder: EncoderStream, text: BeamText) -> None:
+    def __init__(self, front_end: FrontEnd, encoder: EncoderStream, text: BeamText, tail: Tensor | None = None) -> None:
         self.online = front_end.open()
         self.encoder = encoder
         self.text = text
         self._front_end = front_end
+        self._tail = tail
         self._samples = 0
         self._ended = False
 
@@ -168,6 +169,8 @@ class RecognitionStream:
     def _end_encoder(self) -> None:
         """Tell the encoder of the end once there is nothing more to come from the front end."""
         if self._ended and not self.online.is_ready:
+            if self._tail is not None and len(self._tail):
+                self.encoder.accept(self._tail)
             self.encoder.end()
 
 
@@ -181,13 +184,22 @@ class StreamingRecogniser:
         encoder: of the model, with the chunks that are recognised together
         search: over the same model
         tokenizer: spells tokens
+        tail: [n, F] feature frames that follow an utterance; None for none
     """
 
-    def __init__(self, front_end: FrontEnd, encoder: StreamingEncoder, search: BeamSearch, tokenizer: Spelling) -> None:
+    def __init__(
+        self,
+        front_end: FrontEnd,
+        encoder: StreamingEncoder,
+        search: BeamSearch,
+        tokenizer: Spelling,
+        tail: Tensor | None = None,
+    ) -> None:
         self.front_end = front_end
         self.encoder = encoder
         self.search = search
         self.tokenizer = tokenizer
+        self.tail = tail
 
     @property
     def chunk_seconds(self) -> float:
@@ -198,7 +210,7 @@ class StreamingRecogniser:
     def open(self) -> RecognitionStream:
         """A new stream."""
         text = BeamText(self.search.start(1)[0], self.tokenizer, self.encoder.framing)
-        return RecognitionStream(self.front_end, self.encoder.open(), text)
+        return RecognitionStream(self.front_end, self.encoder.open(), text, self.tail)
 
     def advance(self, streams: Iterable[RecognitionStream]) -> None:
         """Recognise all chunks that are complete. A stream that fails says so in its text; the others go on."""
