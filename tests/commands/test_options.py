@@ -25,7 +25,7 @@ def test_options_are_those_that_were_decided_on():
 def test_prepare_accepts_what_is_listed():
     listed = [line.split()[1] for line in FIXTURE.read_text().splitlines() if line.startswith("prepare.sh ")]
     helped = subprocess.run([REPOSITORY / "prepare.sh", "--help"], capture_output=True, text=True, check=True).stdout
-    assert len(listed) == 22
+    assert len(listed) == 25
     assert all(option in helped for option in listed if option not in ("-h", "--help"))
 
 

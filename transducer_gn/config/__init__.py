@@ -11,6 +11,7 @@ from transducer_gn.config.data import (
 from transducer_gn.config.evaluation import EvaluationDataConfig, LatencyConfig, RecognitionConfig, SystemConfig
 from transducer_gn.config.experiment import Config, config_from, config_parser, read_config
 from transducer_gn.config.fields import changed_settings
+from transducer_gn.config.front_end import FrontEndConfig
 from transducer_gn.config.model import EncoderConfig, JoinerConfig, ModelConfig, PredictorConfig, StreamingConfig
 from transducer_gn.config.mwer import MwerConfig
 from transducer_gn.config.synthetic import MiniCorpusConfig
@@ -20,6 +21,7 @@ from transducer_gn.config.training import (
     NormalisationConfig,
     ObjectiveConfig,
     OptimiserConfig,
+    SearchConfig,
     TrainingConfig,
 )
 
@@ -31,6 +33,7 @@ __all__ = [
     "DataConfig",
     "EncoderConfig",
     "EvaluationDataConfig",
+    "FrontEndConfig",
     "JoinerConfig",
     "LatencyConfig",
     "MiniCorpusConfig",
@@ -42,6 +45,7 @@ __all__ = [
     "OptimiserConfig",
     "PredictorConfig",
     "RecognitionConfig",
+    "SearchConfig",
     "SpecAugmentConfig",
     "StorageConfig",
     "StreamingConfig",

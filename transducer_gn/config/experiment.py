@@ -24,6 +24,7 @@ from transducer_gn.config.training import (
     NormalisationConfig,
     ObjectiveConfig,
     OptimiserConfig,
+    SearchConfig,
     TrainingConfig,
 )
 
@@ -44,6 +45,7 @@ class Config:
         data: what to train and validate on
         alignment: help for the beginning of training
         normalisation: the way from local to global normalisation
+        search: how beam searches run
         competitors: the search for competitors in training
         objective: how the objective is evaluated
         mwer: expected errors as a part of the objective
@@ -55,6 +57,7 @@ class Config:
     data: DataConfig = field(default_factory=DataConfig)
     alignment: AlignmentConfig = field(default_factory=AlignmentConfig)
     normalisation: NormalisationConfig = field(default_factory=NormalisationConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
     competitors: CompetitorConfig = field(default_factory=CompetitorConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     mwer: MwerConfig = field(default_factory=MwerConfig)

@@ -84,6 +84,17 @@ class AlignmentConfig:
 
 
 @dataclass(frozen=True)
+class SearchConfig:
+    """How beam searches run, in training and in recognition with what was trained; no result depends on it.
+
+    Attributes:
+        graph: "auto" replays the steps of a frame as graphs on a CUDA device, "off" launches them one by one
+    """
+
+    graph: Literal["auto", "off"] = may_change("auto")
+
+
+@dataclass(frozen=True)
 class CompetitorConfig:
     """The search for competitors in training.
 

@@ -13,7 +13,7 @@ from torch.nn.utils import clip_grad_norm_
 from transducer_gn.config import Config
 from transducer_gn.data.batches import Batch
 from transducer_gn.model.chunk import evaluation_chunk
-from transducer_gn.model.transducer import build_model
+from transducer_gn.model.transducer import Transducer, build_model
 from transducer_gn.recognition.averaging import RunningAverage
 from transducer_gn.recognition.checkpoint import Checkpoint
 from transducer_gn.training.clock import Clock
@@ -45,6 +45,11 @@ class Update:
     is_skipped: bool
 
 
+def trained_parameters(model: Transducer) -> list[Tensor]:
+    """The parameters that training moves: all but those of a frozen front end."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
 class Learner:
     """A model in training.
 
@@ -71,7 +76,7 @@ class Learner:
         self.model = build_model(config.model).to(world.device)
         self.training_pass = TrainingPass(self.model, config, errors)
         self._shared_pass = DistributedDataParallel(self.training_pass) if world.size > 1 else self.training_pass
-        self.optimiser = build_optimiser(config.optimiser, self.model.parameters())
+        self.optimiser = build_optimiser(config.optimiser, trained_parameters(self.model))
         self.schedule = build_schedule(config.optimiser, self.optimiser)
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.training.precision == "float16")
         self.average = RunningAverage(self.model)

@@ -3,6 +3,7 @@
 No step reaches back, and nothing here names a device: all is where the model is.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +16,7 @@ from transducer_gn.lattice.prefix_tree import build_prefix_tree
 from transducer_gn.model.chunk import Chunk
 from transducer_gn.model.predictor import FiniteStatePredictor
 from transducer_gn.model.transducer import Transducer
-from transducer_gn.search.competitors import Competitors, find_competitors
+from transducer_gn.search.competitors import Competitors, Searched, find_competitors_together
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.exact_objective import exact_objective
 from transducer_gn.training.expected_errors import ErrorCounter
@@ -100,15 +101,24 @@ class TrainingPass(nn.Module):
             batch: with the references
             alpha: interpolation weight of the search
         """
-        return find_competitors(
-            self.model,
-            encoder_out.detach(),
-            frame_lengths,
-            batch.tokens,
-            batch.token_lengths,
-            self.config.competitors,
-            Interpolation(alpha),
-        )
+        return self.search_together([(encoder_out, frame_lengths)], [batch], alpha)[0]
+
+    def search_together(
+        self, encoded: Sequence[tuple[Tensor, Tensor]], batches: Sequence[Batch], alpha: float
+    ) -> list[Competitors]:
+        """Competitors of several batches from one search over all of their utterances; no gradient flows.
+
+        Args:
+            encoded: of each batch [B, T, D] encoder frames and [B] their numbers
+            batches: with the references
+            alpha: interpolation weight of the search
+        """
+        searched = [
+            Searched(encoder_out.detach(), frame_lengths, batch.tokens, batch.token_lengths)
+            for (encoder_out, frame_lengths), batch in zip(encoded, batches, strict=True)
+        ]
+        graph = self.config.search.graph == "auto"
+        return find_competitors_together(self.model, searched, self.config.competitors, Interpolation(alpha), graph)
 
     def _nbest(
         self,
