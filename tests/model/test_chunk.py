@@ -63,6 +63,17 @@ def test_draws_come_from_the_generator_alone_and_repeat_from_its_state() -> None
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_draws_are_rounded_up_to_chunks_of_the_front_end() -> None:
+    config = StreamingConfig(max_chunk=25, left_chunks=4)
+    for seed in range(60):
+        plain, rounded = (draw_chunk(config, 300, torch.Generator().manual_seed(seed), n) for n in (1, 8))
+        if plain.size is None:
+            assert rounded == FULL_CONTEXT
+        else:
+            size = next(size for size in (8, 16, 24, 32) if size >= plain.size)
+            assert rounded == Chunk(size, 4 * size)
+
+
 def test_full_context_where_there_is_nothing_to_draw() -> None:
     generator = torch.Generator()
     assert draw_chunk(StreamingConfig(dynamic_chunks=False), 100, generator) == FULL_CONTEXT
