@@ -18,10 +18,9 @@ from transducer_gn.config import MwerConfig, config_parser, read_config
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.lattice import tree_lattice
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
-from transducer_gn.search.competitors import find_competitors
-from transducer_gn.training import training_pass
 from transducer_gn.training.expected_errors import ErrorCounter, expected_errors
 from transducer_gn.training.nbest_objective import nbest_objective
+from transducer_gn.training.training_pass import TrainingPass
 
 ALPHAS = {"raw": lambda alpha: 0.0, "local": lambda alpha: 1.0, "interpolated": lambda alpha: alpha}
 
@@ -165,9 +164,9 @@ def test_errors_are_those_of_words(toy):
     texts = [["MAIL AND ORDER", "NAIL AND ORDER", "MAIL ORDER", "MAIL AND BUT ORDER SO", ""], ["SO", "SO SO"]]
     ids = [[tokenizer.encode(text) for text in own] for own in texts]
     ids[1] += [None, tokenizer.encode("MAI"), None]
-    found = ErrorCounter(MwerConfig(weight=1.0), tokenizer).count(ids)
+    found = ErrorCounter(MwerConfig(weight=1.0), tokenizer.decode).count(ids)
     assert found.counts.tolist() == [[0, 1, 1, 2, 3], [0, 1, 0, 1, 0]] and found.reference_units == 4
-    pieces = ErrorCounter(MwerConfig(weight=1.0, unit="token"), tokenizer).count(ids)
+    pieces = ErrorCounter(MwerConfig(weight=1.0, unit="token"), tokenizer.decode).count(ids)
     expected = [kaldialign.edit_distance(ids[0][0], other)["total"] for other in ids[0]]
     assert pieces.counts[0].tolist() == expected and pieces.reference_units == len(ids[0][0]) + len(ids[1][0])
 
@@ -201,12 +200,13 @@ def test_competitors_are_searched_at_alpha_1_only_for_expected_errors(
     train, local_run, tmp_path, monkeypatch, weight, lookahead
 ):
     searched = []
+    search_together = TrainingPass.search_together
 
-    def noting(*arguments):
-        searched.append(arguments[-1].alpha)
-        return find_competitors(*arguments)
+    def noting(self, encoded, batches, alpha):
+        searched.append(alpha)
+        return search_together(self, encoded, batches, alpha)
 
-    monkeypatch.setattr(training_pass, "find_competitors", noting)
+    monkeypatch.setattr(TrainingPass, "search_together", noting)
     settings = {
         "training.epochs": 2,
         "mwer.weight": weight,

@@ -18,7 +18,7 @@ from transducer_gn.common.errors import UserError, require
 from transducer_gn.common.framing import FILTER_BANKS, Framing
 from transducer_gn.common.seeds import stable_seed
 from transducer_gn.common.units import BLANK
-from transducer_gn.config import BatchConfig
+from transducer_gn.config import BatchConfig, FrontEndConfig
 from transducer_gn.data.augmentation import change_volume, mix_noise, one_thread
 from transducer_gn.data.epoch_plan import EpochPlan
 from transducer_gn.data.features import fbank
@@ -35,8 +35,9 @@ class Batch:
     """Some utterances, longest first.
 
     Attributes:
-        features: [B, T', F] feature vectors, float32; what lies beyond an utterance's length is padding
-        feature_lengths: [B] feature frames of each utterance, int64
+        features: [B, T', F] feature vectors, float32; what lies beyond an utterance's length is padding. [B, N] samples
+            where the front end is trained along
+        feature_lengths: [B] feature vectors, or samples, of each utterance, int64
         tokens: [B, U] token ids, int64, padded with 0
         token_lengths: [B] tokens of each utterance, int64
         texts: transcripts
@@ -60,6 +61,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def is_audio(self) -> bool:
+        """Whether it holds samples."""
+        return self.features.dim() == 2
 
     def to(self, device: torch.device | str) -> "Batch":
         """Return the batch with its tensors on `device`."""
@@ -87,11 +93,18 @@ class Inputs:
 
     Attributes:
         framing: of the features that were stored
+        audio: give samples instead of features
         noise: noise to mix in where the settings say so
     """
 
     framing: Framing = FILTER_BANKS
+    audio: bool = False
     noise: CutSet | None = None
+
+    @classmethod
+    def of(cls, front_end: FrontEndConfig, noise: CutSet | None = None) -> "Inputs":
+        """Those of a front end."""
+        return cls(front_end.framing, front_end.is_trained, noise)
 
     def check(self, settings: BatchConfig) -> None:
         """Refuse what only filter banks can do: the sum of two sounds, or another loudness, from stored features."""
@@ -117,6 +130,7 @@ class BatchDataset(Dataset[Batch]):
         inputs.check(settings)
         self._tokenizer = tokenizer
         self._settings = settings
+        self._audio = inputs.audio
         self._extractor = fbank() if settings.on_the_fly else None
         self._noise: list[Cut] = []
         if augment and settings.noise.enabled:
@@ -124,7 +138,8 @@ class BatchDataset(Dataset[Batch]):
                 raise UserError("noise.enabled needs noise; run prepare.sh with --musan, or switch it off")
             self._noise = list(inputs.noise)
         self._volume = settings.volume if augment and settings.volume.enabled else None
-        self._masks = settings.spec_augment if augment and settings.spec_augment.enabled else None
+        # Masks are for features: whoever makes them of audio adds the masks.
+        self._masks = settings.spec_augment if augment and settings.spec_augment.enabled and not inputs.audio else None
 
     def __getitem__(self, numbered: NumberedCuts) -> Batch:
         with one_thread():
@@ -136,7 +151,7 @@ class BatchDataset(Dataset[Batch]):
         supervisions = [cut.supervisions[0] for cut in cuts]
         custom = [supervision.custom or {} for supervision in supervisions]
         mixed = mix_noise(cuts, self._noise, self._settings.noise, draw) if self._noise else cuts
-        features, lengths = collate_features(mixed, self._extractor)
+        features, lengths = collate_audio(mixed) if self._audio else collate_features(mixed, self._extractor)
         if self._volume is not None:
             features = change_volume(features, self._volume, draw)
         if self._masks is not None:
@@ -164,6 +179,12 @@ def collate_features(cuts: Iterable[Cut], extractor: FeatureExtractor | None) ->
     matrices = [torch.from_numpy(cut.compute_features(extractor) if extractor else cut.load_features()) for cut in cuts]
     padded = torch.nn.utils.rnn.pad_sequence(matrices, batch_first=True, padding_value=LOG_EPSILON)
     return padded, torch.tensor([len(matrix) for matrix in matrices])
+
+
+def collate_audio(cuts: Iterable[Cut]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the samples of cuts [B, N] and their lengths [B]."""
+    samples = [torch.from_numpy(cut.load_audio()[0]) for cut in cuts]
+    return torch.nn.utils.rnn.pad_sequence(samples, batch_first=True), torch.tensor([len(row) for row in samples])
 
 
 class ResumableBatches(ABC):

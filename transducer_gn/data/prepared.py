@@ -61,7 +61,13 @@ class PreparedData:
 
     def noise_cuts(self) -> CutSet:
         """Return the windows of noise."""
-        return self._read(part_manifest(self.folder, "musan"))
+        path = part_manifest(self.folder, "musan")
+        if not path.is_file():
+            raise UserError(
+                f"data.batches.noise.enabled is true, but {self.folder} has no noise ({path.name}); run ./prepare.sh "
+                "with --musan for this corpus, or say --data.batches.noise.enabled false"
+            )
+        return self._read(path)
 
     def front_end(self) -> dict[str, Any]:
         """Return all that the features depend on, as the front end that made them says."""

@@ -228,8 +228,9 @@ class ShardedBatches(ResumableBatches):
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        if settings.on_the_fly:
-            raise UserError("on_the_fly needs audio, but Shar exports hold features; switch it off")
+        if settings.on_the_fly or inputs.audio:
+            name = "on_the_fly" if settings.on_the_fly else "model.front_end.freeze: false"
+            raise UserError(f"{name} needs audio, but Shar exports hold features; switch it off")
         export = SharExport(folder)
         self._workers = max(1, settings.num_workers)
         if len(export) < world_size * self._workers:
