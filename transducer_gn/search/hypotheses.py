@@ -84,6 +84,17 @@ class Beam:
             self.times = [_rolled(unrolled(times)[settled:]) for times in self.times]
         return best[:settled], best[settled:]
 
+    def follow(self, finished: "Finished", order: list[int]) -> None:
+        """Go on to the next frame with those of the finished hypotheses that `order` names, best first."""
+        self.frames += 1
+        self.prefixes = [finished.prefixes[place] for place in order]
+        self.times = [finished.times[place] for place in order]
+        top = finished.scores[order[0]] if order else 0.0
+        self.scores = [finished.scores[place] - top for place in order]
+        self.offset += top
+        if self.watch is not None:
+            self.watch(self)
+
     def size(self) -> int:
         """Number of prefixes that can be reached from the root: what a stream keeps for as long as it runs."""
         waiting, count = [self.root], 0
@@ -108,6 +119,17 @@ class Finished:
     ranks: list[float] = field(default_factory=list)
     prefixes: list[Prefix] = field(default_factory=list)
     times: list[Times] = field(default_factory=list)
+
+    def add(self, score: float, rank: float, prefix: Prefix, times: Times) -> None:
+        """One more hypothesis."""
+        self.scores.append(score)
+        self.ranks.append(rank)
+        self.prefixes.append(prefix)
+        self.times.append(times)
+
+    def best(self, beam: int) -> list[int]:
+        """The places of the `beam` best, of equal ones the first."""
+        return sorted(range(len(self.ranks)), key=self.ranks.__getitem__, reverse=True)[:beam]
 
     def threshold(self, beam: int) -> float:
         """What a score has to exceed to be among the `beam` best; -inf if there are fewer."""
