@@ -11,6 +11,7 @@ import os
 import sys
 from pathlib import Path
 
+from transducer_gn.commands import with_threads  # noqa: F401 (loads torch)
 from transducer_gn.common.command_line import CommandParser, run_command
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import config_parser, read_config

@@ -21,6 +21,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.distributed.rendezvous import rendezvous
 
 from transducer_gn.common.errors import UserError
+from transducer_gn.common.threads import run_on_any_core
 
 CPU = torch.device("cpu")
 
@@ -138,6 +139,7 @@ def launch(processes: int, script: str, arguments: list[str], max_restarts: int 
     )
     if "OMP_NUM_THREADS" not in os.environ:
         os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // processes))
+    run_on_any_core()
     try:
         elastic_launch(config, sys.executable)("-u", script, *arguments)
     except ChildFailedError as error:
