@@ -25,6 +25,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.processes import die_with_parent
+from transducer_gn.common.threads import run_on_any_core
 from transducer_gn.recognition.devices import CPU, chosen_device
 
 # Exit code of a process that ends with a `UserError`, as `run_script` gives it.
@@ -164,6 +165,7 @@ def launch(processes: int, device: str, script: str, arguments: list[str], max_r
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     if "OMP_NUM_THREADS" not in os.environ:
         os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // processes))
+    run_on_any_core()
     for attempt in range(max_restarts + 1):
         # The agent would start again after any error. So each attempt has an agent of its own.
         config = LaunchConfig(
