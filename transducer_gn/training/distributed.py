@@ -32,7 +32,7 @@ from transducer_gn.recognition.devices import CPU, chosen_device
 USER_ERROR = 2
 # Seconds that a rank leaves to the one at fault to end before it does so itself.
 COURTESY = 3.0
-# Tells a rank that `launch` waits for its last words.
+# Tells a rank that `launch` waits for its last words, and in which process.
 LAUNCHED = "TRANSDUCER_GN_LAUNCHED"
 
 
@@ -110,7 +110,8 @@ def join_world(wanted: str, hang_timeout: float) -> Iterator[World]:
     if size == 1:
         yield World(device=device)
         return
-    die_with_parent()
+    if LAUNCHED in os.environ:
+        die_with_parent(int(os.environ[LAUNCHED]))
     backend, patience = "nccl" if device.type == "cuda" else "gloo", timedelta(seconds=hang_timeout)
     store, rank, size = next(rendezvous("env://", timeout=patience))
     dist.init_process_group(backend, timeout=patience, store=keys_of_this_attempt(store), rank=rank, world_size=size)
@@ -160,7 +161,7 @@ def launch(processes: int, device: str, script: str, arguments: list[str], max_r
     chosen_device(device, processes)
     if device != "cpu" and torch.cuda.is_available() and processes > torch.cuda.device_count():
         raise UserError(f"--world-size is {processes}, but this machine has {torch.cuda.device_count()} GPUs")
-    os.environ[LAUNCHED] = "1"
+    os.environ[LAUNCHED] = str(os.getpid())
     # What the agent has to say of a failure is said here.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     if "OMP_NUM_THREADS" not in os.environ:
