@@ -6,6 +6,7 @@ COMMANDS = {
     "decode": "recognise test sets and count errors",
     "compute_latency": "measure when words come out",
     "streaming_decode": "recognise audio as it arrives",
+    "export": "write a trained system as ONNX files",
     "nbest_coverage": "measure how much of the exact normaliser an N-best list covers",
     "report": "gather all runs of a folder into tables and figures",
     "run": "run experiments, from data to report",

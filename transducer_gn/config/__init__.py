@@ -8,7 +8,13 @@ from transducer_gn.config.data import (
     StorageConfig,
     VolumeConfig,
 )
-from transducer_gn.config.evaluation import EvaluationDataConfig, LatencyConfig, RecognitionConfig, SystemConfig
+from transducer_gn.config.evaluation import (
+    EVERYDAY,
+    EvaluationDataConfig,
+    LatencyConfig,
+    RecognitionConfig,
+    SystemConfig,
+)
 from transducer_gn.config.experiment import Config, config_from, config_parser, read_config
 from transducer_gn.config.fields import changed_settings
 from transducer_gn.config.model import EncoderConfig, JoinerConfig, ModelConfig, PredictorConfig, StreamingConfig
@@ -23,6 +29,7 @@ from transducer_gn.config.training import (
 )
 
 __all__ = [
+    "EVERYDAY",
     "AlignmentConfig",
     "BatchConfig",
     "CompetitorConfig",

@@ -8,7 +8,6 @@ advances any number of streams together. `LiveStream` is the two in one for thos
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -20,44 +19,10 @@ from transducer_gn.common.framing import Framing
 from transducer_gn.common.units import SAMPLING_RATE
 from transducer_gn.model.encoder_stream import EncoderStream, StreamingEncoder
 from transducer_gn.recognition.audio import check_samples
+from transducer_gn.recognition.beam_text import BeamText
 from transducer_gn.recognition.filter_banks import OnlineFbank
-from transducer_gn.recognition.transcript import GrowingTranscript, Revisions, Spelling, Transcript
+from transducer_gn.recognition.transcript import Revisions, Spelling, Transcript
 from transducer_gn.search.beam import BeamSearch, advance_over
-from transducer_gn.search.hypotheses import Beam
-
-
-class BeamText:
-    """The beam of one utterance and the text that it stands for.
-
-    Attributes:
-        beam: hypotheses after the frames so far
-        error: the sentence that says why nothing can be recognised any more; None while all is well
-    """
-
-    def __init__(self, beam: Beam, tokenizer: Spelling, framing: Framing) -> None:
-        self.beam = beam
-        self.error: str | None = None
-        self._transcript = GrowingTranscript(tokenizer, framing.frame_shift)
-
-    @property
-    def revisions(self) -> Revisions:
-        """How often and how far back the text was changed."""
-        return self._transcript.revisions
-
-    def update(self) -> None:
-        """See what the beam makes of new frames."""
-        if self.beam.faulty:
-            self.error = "the model gives weights that are NaN or infinitely large for this audio"
-            return
-        self._transcript.update(*self.beam.settle(), self.beam.frames)
-
-    def transcript(self, final: bool) -> Transcript:
-        """The text as it stands, all of it stable if it is final; UserError if recognition has failed."""
-        if self.error is not None:
-            raise UserError(self.error)
-        transcript = self._transcript.so_far()
-        # After the end nothing changes any more, whatever the other hypotheses of the beam say.
-        return replace(transcript, stable=transcript.text) if final else transcript
 
 
 @torch.no_grad()

@@ -17,21 +17,19 @@ from torch import Tensor
 
 from transducer_gn.common.errors import UserError, require
 from transducer_gn.common.units import SAMPLING_RATE
-from transducer_gn.config import Config, RecognitionConfig, SystemConfig
+from transducer_gn.config import EVERYDAY, Config, RecognitionConfig, SystemConfig
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.model.chunk import FULL_CONTEXT, Chunk, evaluation_chunk
 from transducer_gn.model.encoder_stream import StreamingEncoder
 from transducer_gn.model.transducer import Transducer, build_model
 from transducer_gn.recognition.audio import check_samples, read_pieces
 from transducer_gn.recognition.averaging import average_between
+from transducer_gn.recognition.beam_text import BeamText
 from transducer_gn.recognition.checkpoint import Checkpoint, Progress, epoch_path, load_checkpoint, step_path
 from transducer_gn.recognition.filter_banks import OnlineFbank
-from transducer_gn.recognition.stream import BeamText, LiveStream, StreamingRecogniser, advance_texts
+from transducer_gn.recognition.stream import LiveStream, StreamingRecogniser, advance_texts
 from transducer_gn.recognition.transcript import Transcript
 from transducer_gn.search.beam import BeamSearch
-
-# For those who use a system rather than measure it: more hypotheses cost time and change few words.
-EVERYDAY = RecognitionConfig(beam=4)
 
 BEST_EPOCH = SystemConfig()
 

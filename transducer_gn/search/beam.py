@@ -114,7 +114,7 @@ class BeamSearch:
                 break
             hypotheses = self._extend(beams, hypotheses, weighed, finished)
         for beam, own in zip(beams, finished, strict=True):
-            self._next(beam, own)
+            beam.keep_best(own, self.beam)
 
     def project(self, encoder_out: Tensor) -> Tensor:
         """Frames [B, T, J] to advance over from encoder frames [B, T, D]."""
@@ -271,16 +271,6 @@ class BeamSearch:
             entries = zip(own[:count], ids[:count], strict=True)
             candidates.append([(-promise, row, token + 1) for promise, token in entries])
         return candidates
-
-    def _next(self, beam: Beam, finished: Finished) -> None:
-        """The best of the finished hypotheses as the beam at the next frame."""
-        beam.frames += 1
-        order = sorted(range(len(finished.ranks)), key=finished.ranks.__getitem__, reverse=True)[: self.beam]
-        beam.prefixes = [finished.prefixes[place] for place in order]
-        beam.times = [finished.times[place] for place in order]
-        top = finished.scores[order[0]] if order else 0.0
-        beam.scores = [finished.scores[place] - top for place in order]
-        beam.offset += top
 
     def _tensor(self, values: list[float]) -> Tensor:
         """Scores [n] in the model's precision."""

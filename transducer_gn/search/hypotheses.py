@@ -2,11 +2,13 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from transducer_gn.search.prefix import Prefix
 
-from transducer_gn.search.prefixes import Prefix
+if TYPE_CHECKING:
+    # For type checkers alone: runtimes without torch have beams, too.
+    from torch import Tensor
 
 # The frames at which a hypothesis emitted its tokens, as the last of them and those before it.
 Times = tuple[int, "Times"] | None
@@ -80,6 +82,16 @@ class Beam:
             self.times = [_rolled(unrolled(times)[settled:]) for times in self.times]
         return best[:settled], best[settled:]
 
+    def keep_best(self, finished: "Finished", count: int) -> None:
+        """Go on to the next frame with the `count` best of the hypotheses that have finished this one."""
+        self.frames += 1
+        order = sorted(range(len(finished.ranks)), key=finished.ranks.__getitem__, reverse=True)[:count]
+        self.prefixes = [finished.prefixes[place] for place in order]
+        self.times = [finished.times[place] for place in order]
+        top = finished.scores[order[0]] if order else 0.0
+        self.scores = [finished.scores[place] - top for place in order]
+        self.offset += top
+
     def size(self) -> int:
         """Number of prefixes that can be reached from the root: what a stream keeps for as long as it runs."""
         waiting, count = [self.root], 0
@@ -125,7 +137,7 @@ class Round:
         ends: one number per utterance
     """
 
-    scores: Tensor
+    scores: "Tensor"
     prefixes: list[Prefix]
     times: list[Times]
     ends: list[int]
@@ -169,7 +181,7 @@ def check_faulty(faulty: list[bool]) -> None:
         raise ValueError(f"the model gives weights that are NaN or infinitely large for utterances {utterances}")
 
 
-def check_frames(encoder_out: Tensor, frame_lengths: Tensor) -> list[int]:
+def check_frames(encoder_out: "Tensor", frame_lengths: "Tensor") -> list[int]:
     """The lengths as integers, or a ValueError that says what does not fit. Synchronises with the device."""
     if encoder_out.dim() != 3:
         raise ValueError(f"encoder_out must be [B, T, D]; its shape is {list(encoder_out.shape)}")
