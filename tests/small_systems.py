@@ -12,8 +12,11 @@ from transducer_gn.recognition.averaging import RunningAverage
 from transducer_gn.recognition.checkpoint import Checkpoint, Progress, TrainingState
 
 
-def write_checkpoint(path: Path, causal: bool = True) -> None:
-    """Write the checkpoint of a tiny model; one that is not causal looks ahead and has no chunks."""
+def write_checkpoint(path: Path, causal: bool = True, shake: float = 0.4) -> None:
+    """Write the checkpoint of a tiny model; one that is not causal looks ahead and has no chunks.
+
+    The more it is shaken, the more do small errors grow on their way through it.
+    """
     torch.manual_seed(6)
     words = "THE CAT SAT ON MAT DOG BIT SEA".split()
     tokenizer = train_tokenizer([" ".join([word] * 9) for word in words] * 20, 30)
@@ -27,7 +30,7 @@ def write_checkpoint(path: Path, causal: bool = True) -> None:
         joiner=JoinerConfig(dim=16),
     )
     # Far from initial values, at which frames hardly differ and the same token comes out at each.
-    model = shaken(build_model(model_config), 0.4)
+    model = shaken(build_model(model_config), shake)
     with torch.no_grad():
         model.joiner.output.weight.log_scale += 1
         bias = model.joiner.output.bias.value

@@ -10,6 +10,8 @@ from transducer_gn.config.data import (
 )
 from transducer_gn.config.evaluation import (
     EVERYDAY,
+    SHOW_ALL,
+    DisplayConfig,
     EvaluationDataConfig,
     LatencyConfig,
     RecognitionConfig,
@@ -30,11 +32,13 @@ from transducer_gn.config.training import (
 
 __all__ = [
     "EVERYDAY",
+    "SHOW_ALL",
     "AlignmentConfig",
     "BatchConfig",
     "CompetitorConfig",
     "Config",
     "DataConfig",
+    "DisplayConfig",
     "EncoderConfig",
     "EvaluationDataConfig",
     "JoinerConfig",

@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.framing import Framing
 from transducer_gn.common.units import SAMPLING_RATE
+from transducer_gn.config import SHOW_ALL, DisplayConfig
 from transducer_gn.model.encoder_stream import EncoderStream, StreamingEncoder
 from transducer_gn.recognition.audio import check_samples
 from transducer_gn.recognition.beam_text import BeamText
@@ -113,12 +114,20 @@ class StreamingRecogniser:
         encoder: of the model, with the chunks that are recognised together
         search: over the same model
         tokenizer: spells tokens
+        display: what streams show of their texts
     """
 
-    def __init__(self, encoder: StreamingEncoder, search: BeamSearch, tokenizer: Spelling) -> None:
+    def __init__(
+        self,
+        encoder: StreamingEncoder,
+        search: BeamSearch,
+        tokenizer: Spelling,
+        display: DisplayConfig = SHOW_ALL,
+    ) -> None:
         self.encoder = encoder
         self.search = search
         self.tokenizer = tokenizer
+        self.display = display
 
     @property
     def chunk_seconds(self) -> float:
@@ -129,7 +138,7 @@ class StreamingRecogniser:
     def open(self) -> RecognitionStream:
         """A new stream."""
         framing = self.encoder.framing
-        text = BeamText(self.search.start(1)[0], self.tokenizer, framing)
+        text = BeamText(self.search.start(1)[0], self.tokenizer, framing, self.display)
         return RecognitionStream(self.encoder.open(), text, framing)
 
     def advance(self, streams: Iterable[RecognitionStream]) -> None:

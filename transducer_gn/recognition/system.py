@@ -17,7 +17,7 @@ from torch import Tensor
 
 from transducer_gn.common.errors import UserError, require
 from transducer_gn.common.units import SAMPLING_RATE
-from transducer_gn.config import EVERYDAY, Config, RecognitionConfig, SystemConfig
+from transducer_gn.config import EVERYDAY, SHOW_ALL, Config, DisplayConfig, RecognitionConfig, SystemConfig
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.model.chunk import FULL_CONTEXT, Chunk, evaluation_chunk
 from transducer_gn.model.encoder_stream import StreamingEncoder
@@ -80,15 +80,17 @@ class System:
             stream.accept(piece)
         return stream.finish()
 
-    def stream(self, settings: RecognitionConfig = EVERYDAY) -> LiveStream:
+    def stream(self, settings: RecognitionConfig = EVERYDAY, display: DisplayConfig = SHOW_ALL) -> LiveStream:
         """A new stream: audio in pieces of any size, text as it becomes known. To share steps, see `recogniser`."""
         _check_method(settings)
-        return LiveStream(self.recogniser(settings))
+        return LiveStream(self.recogniser(settings, display))
 
-    def recogniser(self, settings: RecognitionConfig = EVERYDAY) -> StreamingRecogniser:
-        """Recognises many streams together by beam search."""
+    def recogniser(
+        self, settings: RecognitionConfig = EVERYDAY, display: DisplayConfig = SHOW_ALL
+    ) -> StreamingRecogniser:
+        """Recognises many streams together by beam search; `display` says what to show of what may still change."""
         encoder = StreamingEncoder(self.model.encoder, self.chunk(settings))
-        return StreamingRecogniser(encoder, self._search(settings), self.tokenizer)
+        return StreamingRecogniser(encoder, self._search(settings), self.tokenizer, display)
 
     @property
     def device(self) -> torch.device:

@@ -4,6 +4,7 @@ import numpy as np
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.units import SAMPLING_RATE
+from transducer_gn.config.evaluation import SHOW_ALL, DisplayConfig
 from transducer_gn.recognition.beam_text import BeamText
 from transducer_gn.recognition.samples import checked_samples
 from transducer_gn.recognition.transcript import Revisions, Spelling, Transcript
@@ -19,9 +20,12 @@ class ExportedStream:
         networks: the system's graphs
         search: over the same graphs, and of this stream alone
         tokenizer: spells tokens
+        display: what to show of the text
     """
 
-    def __init__(self, networks: Networks, search: Search, tokenizer: Spelling) -> None:
+    def __init__(
+        self, networks: Networks, search: Search, tokenizer: Spelling, display: DisplayConfig = SHOW_ALL
+    ) -> None:
         self._networks = networks
         self._search = search
         self._layout = networks.layout
@@ -30,7 +34,7 @@ class ExportedStream:
         self._state = networks.initial_encoder_state()
         # Feature vectors that no chunk has used up yet; they begin with the zeros before the first.
         self._features = self._margin()
-        self._text = BeamText(search.start(), tokenizer, self._framing)
+        self._text = BeamText(search.start(), tokenizer, self._framing, display)
         self._samples = 0
         self._ended = False
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from transducer_gn.common.errors import require
 from transducer_gn.common.units import SAMPLING_RATE
-from transducer_gn.config import EVERYDAY, RecognitionConfig
+from transducer_gn.config import EVERYDAY, SHOW_ALL, DisplayConfig, RecognitionConfig
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.recognition.samples import checked_samples, file_pieces
 from transducer_gn.recognition.transcript import Transcript
@@ -60,13 +60,13 @@ class ExportedSystem:
             stream.accept(piece)
         return stream.finish()
 
-    def stream(self, settings: RecognitionConfig = EVERYDAY) -> ExportedStream:
-        """A new stream: audio in pieces of any size, text as it becomes known."""
+    def stream(self, settings: RecognitionConfig = EVERYDAY, display: DisplayConfig = SHOW_ALL) -> ExportedStream:
+        """A new stream: audio in pieces of any size, text as it becomes known, of which `display` says what to show."""
         require(settings.streaming != "lookahead", "streaming", "an exported system runs chunk by chunk")
         for name in ("chunk", "left_context"):
             asked, own = getattr(settings, name), getattr(self.layout, name)
             require(asked in (None, own), name, f"the system was exported with {own}, not {asked}; export it again")
-        return ExportedStream(self.networks, self._search(settings), self.tokenizer)
+        return ExportedStream(self.networks, self._search(settings), self.tokenizer, display)
 
     def _search(self, settings: RecognitionConfig) -> Search:
         most = settings.max_tokens_per_frame or self.layout.max_tokens_per_frame
