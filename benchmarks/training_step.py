@@ -22,10 +22,10 @@ import torch
 from measure import in_own_process, median_seconds, peak_bytes, write_result
 from planted_weights import PlantedEncoder, PlantedModel
 
+from transducer_gn.common.framing import FILTER_BANKS
 from transducer_gn.config import Config, config_parser, read_config
 from transducer_gn.data.batches import Batch
 from transducer_gn.model.chunk import Chunk
-from transducer_gn.model.subsampling import subsampled_lengths
 from transducer_gn.model.transducer import Transducer, build_model
 from transducer_gn.search.competitors import Competitors
 from transducer_gn.training.clock import Clock
@@ -119,7 +119,7 @@ def planted_model(config: Config, batch: Batch) -> Transducer:
     """A model of the configured encoder, with a planted predictor and joiner."""
     model = build_model(config.model)
     planted = PlantedModel(config.model.vocab_size, config.model.encoder.dim)
-    frames = int(subsampled_lengths(batch.feature_lengths).max())
+    frames = int(FILTER_BANKS.encoder_lengths(batch.feature_lengths).max())
     model.encoder = PlantedEncoder(model.encoder, planted.encoder_out(len(batch), frames))
     model.predictor, model.joiner = planted.predictor, planted.joiner
     return model
@@ -130,7 +130,7 @@ def random_batch(utterances: int) -> Batch:
     generator = torch.Generator().manual_seed(0)
     frames = SECONDS * 100
     return Batch(
-        features=torch.randn(utterances, frames, 80, generator=generator),
+        features=torch.randn(utterances, frames, FILTER_BANKS.feature_dim, generator=generator),
         feature_lengths=torch.full((utterances,), frames),
         tokens=torch.ones(utterances, 1, dtype=torch.int64),
         token_lengths=torch.ones(utterances, dtype=torch.int64),

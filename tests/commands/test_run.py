@@ -6,6 +6,7 @@ import importlib
 import os
 import shlex
 import subprocess
+from dataclasses import replace
 
 import pytest
 from scripts import RECIPE, REPOSITORY
@@ -14,6 +15,7 @@ from transducer_gn.commands import run
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import Config, read_config
 
+PAPERS_BATCHES = REPOSITORY / "conf" / "librispeech-global-40s.yaml"
 RUNS = {
     "local", "local-continued", "alpha-0.8", "alpha-0.6", "alpha-0.3", "alpha-0.1", "alpha-0", "alpha-0.3-early",
     "alpha-0.3-n2", "alpha-0.3-n5", "alpha-0.3-unregularised", "lookahead", "finite-state-local",
@@ -63,9 +65,17 @@ def test_librispeech_is_the_papers_schedule(librispeech):
         config, command = librispeech[f"alpha-{alpha}"]
         normalisation = config.normalisation
         assert (normalisation.alpha, normalisation.alpha_per_epoch, normalisation.regulariser) == (alpha, 0.25, 0.01)
-        assert (config.competitors.count, config.data.batches.max_duration, config.training.epochs) == (10, 40, 40)
+        assert (config.competitors.count, config.data.batches.max_duration, config.training.epochs) == (10, 180, 40)
         assert value(command, "--branch-from").endswith("local/epoch-10.pt")
         assert config.model == local.model
+
+
+def test_the_papers_batches_are_a_setting_of_their_own(librispeech, configurations):
+    papers = configurations("--corpus", "librispeech", "--global-conf", str(PAPERS_BATCHES))
+    for name, (config, _) in papers.items():
+        ours = librispeech[name][0]
+        shorter = replace(ours.data.batches, max_duration=40 if "--branch-from" in librispeech[name][1] else 180)
+        assert config == replace(ours, data=replace(ours.data, batches=shorter)), name
 
 
 def test_the_other_experiments_differ_in_one_thing(librispeech):

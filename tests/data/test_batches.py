@@ -12,9 +12,9 @@ import torch
 from lhotse import CutSet
 
 from transducer_gn.common.errors import UserError
+from transducer_gn.common.framing import Framing
 from transducer_gn.config import BatchConfig, NoiseConfig, SpecAugmentConfig, VolumeConfig
-from transducer_gn.data import filtering
-from transducer_gn.data.batches import Batch, Batches
+from transducer_gn.data.batches import Batch, Batches, Inputs
 from transducer_gn.data.features import fbank
 from transducer_gn.data.prepared import PreparedData
 
@@ -46,7 +46,7 @@ def make(data):
     def build(settings=SETTINGS, training=True, cuts=None, **arguments) -> Batches:
         noise = CutSet.from_cuts(cut.drop_supervisions() for cut in data.cuts("dev-mini"))
         cuts = data.train_cuts() if cuts is None else cuts
-        return Batches(cuts, data.tokenizer(60), settings, training=training, noise=noise, **arguments)
+        return Batches(cuts, data.tokenizer(60), settings, training=training, inputs=Inputs(noise=noise), **arguments)
 
     return build
 
@@ -201,7 +201,7 @@ def test_utterances_with_more_tokens_than_frames_are_left_out(make, data, monkey
     tokenizer = data.tokenizer(60)
     lengths = {cut.id: len(tokenizer.encode(cut.supervisions[0].text)) for cut in data.train_cuts()}
     limit = sorted(lengths.values())[len(lengths) // 2]
-    monkeypatch.setattr(filtering, "encoder_frames", lambda feature_frames: limit)
+    monkeypatch.setattr(Framing, "encoder_frames", lambda framing, feature_frames: limit)
     batches = make(PLAIN)
     kept = {name for batch in batches for name in batch.ids}
     assert kept == {name for name, length in lengths.items() if length <= limit}

@@ -50,16 +50,16 @@ def test_limits_belong_to_what_is_kept(seconds, tokens, density, fault):
 def test_only_training_leaves_out_whether_cuts_stay_in_memory_or_not(in_memory, monkeypatch):
     monkeypatch.setattr(filtering, "MOST_IN_MEMORY", in_memory)
     cuts = CutSet.from_cuts(CUTS)
-    kept, report = usable_cuts(cuts, OneTokenPerLetter(), SETTINGS, training=True)
+    kept, report = usable_cuts(cuts, Usable(OneTokenPerLetter(), SETTINGS), training=True)
     assert [c.id for c in kept] == ["a", "b", "c"] and report.durations == [1.0, 5.0, 2.0]
     assert (report.kept, report.too_short, report.too_long, report.too_many_tokens) == (3, 1, 1, 0)
-    everything, evaluation = usable_cuts(cuts, OneTokenPerLetter(), SETTINGS, training=False)
+    everything, evaluation = usable_cuts(cuts, Usable(OneTokenPerLetter(), SETTINGS), training=False)
     assert [c.id for c in everything] == [c.id for c in CUTS] and evaluation.kept == 5
 
 
 def test_the_fingerprint_is_that_of_utterances_durations_and_order():
     def fingerprint(*cuts):
-        return usable_cuts(CutSet.from_cuts(cuts), OneTokenPerLetter(), SETTINGS, training=True)[1].fingerprint
+        return usable_cuts(CutSet.from_cuts(cuts), Usable(OneTokenPerLetter(), SETTINGS), training=True)[1].fingerprint
 
     one, other = cut("a", 2.0, 1), cut("b", 3.0, 1)
     assert fingerprint(one, other) == fingerprint(one, cut("short", 0.5, 1), other)

@@ -4,7 +4,7 @@ import oracles
 import pytest
 import torch
 
-from transducer_gn.common.units import FRAME_SHIFT
+from transducer_gn.common.framing import FILTER_BANKS
 from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation.decoding import evaluation_batches
@@ -64,7 +64,7 @@ def test_emission_times_equal_enumeration(system, batch):
     assert len(expected) > 1
     assert [(t.group, t.custom) for t in times] == list(zip(batch.groups, batch.custom, strict=True))
     torch.testing.assert_close(
-        times[shortest].emitted, [FRAME_SHIFT * frame for frame in expected], rtol=1e-4, atol=1e-4
+        times[shortest].emitted, [FILTER_BANKS.frame_shift * frame for frame in expected], rtol=1e-4, atol=1e-4
     )
 
 

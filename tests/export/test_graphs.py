@@ -35,10 +35,10 @@ def test_steps_of_the_encoder_give_the_frames_of_whole_utterances(size: int, lef
     model = model_of()
     config, framing = model.encoder.config, model.encoder.framing
     lengths = torch.tensor([61, 40, 11])[:batch]
-    features = torch.randn(batch, 61, config.feature_dim, generator=torch.Generator().manual_seed(size))
+    features = torch.randn(batch, 61, framing.feature_dim, generator=torch.Generator().manual_seed(size))
     encoded, counts = model.encoder(features, lengths, Chunk(size, left))
     wanted = model.joiner.project_encoder(encoded)
-    padded = np.zeros((batch, 61 + 2 * framing.features_seen(size), config.feature_dim), dtype=np.float32)
+    padded = np.zeros((batch, 61 + 2 * framing.features_seen(size), framing.feature_dim), dtype=np.float32)
     for row, length in enumerate(lengths.tolist()):
         padded[row, 1 : 1 + length] = features[row, :length].numpy()
     state = {

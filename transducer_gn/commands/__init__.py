@@ -14,7 +14,7 @@ COMMANDS = {
     "download": "download a corpus, or noise",
     "make_manifests": "check a corpus and write its manifests",
     "make_noise_manifest": "check noise recordings and write their manifest",
-    "compute_fbank": "compute and store features",
+    "compute_features": "compute and store features",
     "train_token_model": "train sentence piece models",
     "finish_manifests": "combine the training parts and check everything",
     "export_shar": "export features and manifests as Shar",

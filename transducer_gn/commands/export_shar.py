@@ -7,7 +7,7 @@ from transducer_gn.common.command_line import CommandParser, command_parser, set
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.processes import default_jobs
 from transducer_gn.common.stages import Stage, file_fingerprint
-from transducer_gn.data.layout import read_roles
+from transducer_gn.data.layout import part_manifest, read_roles
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
         raise UserError(f"--shard-size must be at least 1, not {options.shard_size}")
     roles = read_roles(options.data_dir)
     manifests = {"train": options.data_dir / "cuts_train.jsonl.gz"}
-    manifests |= {part: options.data_dir / "fbank" / f"cuts_{part}.jsonl.gz" for part in roles["dev"] + roles["test"]}
+    manifests |= {part: part_manifest(options.data_dir, part) for part in roles["dev"] + roles["test"]}
     for name, manifest in manifests.items():
         inputs = {
             "manifest": file_fingerprint(manifest),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from transducer_gn.common.command_line import CommandParser, command_parser, settings_from
 from transducer_gn.common.stages import Stage, file_fingerprint
-from transducer_gn.data.layout import read_roles
+from transducer_gn.data.layout import part_manifest, read_roles
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> None:
     models = sorted(folder for folder in options.data_dir.glob("lang_*") if (folder / ".made.json").is_file())
     inputs = {
         "roles": roles,
-        "manifests": {part: file_fingerprint(options.data_dir / "fbank" / f"cuts_{part}.jsonl.gz") for part in parts},
+        "manifests": {part: file_fingerprint(part_manifest(options.data_dir, part)) for part in parts},
         "models": {folder.name: file_fingerprint(folder / "tokenizer.model") for folder in models},
         "seed": options.seed,
     }

@@ -2,6 +2,7 @@
 
   egs/librispeech/ASR/run.sh --corpus librispeech --world-size 8
   egs/librispeech/ASR/run.sh --corpus mini --only local,local-continued,alpha-0.3 --jobs 2
+  egs/librispeech/ASR/run.sh --corpus path/to/corpus --front-end moonshine-tiny --only local,local-continued,alpha-0.3
   egs/librispeech/ASR/run.sh --corpus mini --dry-run
 
 Stages (--stage N, --stop-stage N; by default all)
@@ -33,10 +34,14 @@ from pathlib import Path
 from transducer_gn.commands.jobs import Job, JobRunner, Launcher, Printer, Stopped, threads_for
 from transducer_gn.common.command_line import CommandParser, command_parser, settings_from
 from transducer_gn.common.errors import UserError
+from transducer_gn.config.experiment import config_parser, read_config
 from transducer_gn.config.experiments import Experiments, RunConfig, read_experiments
 from transducer_gn.config.recipe import RecipeConfig
+from transducer_gn.data.layout import assign_roles, find_parts, read_part
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+# Words of training text, some two hours of speech, from which on the larger system on Moonshine is the better one.
+ENOUGH_WORDS = 20_000
 FLAGS_OF_OTHERS = ("--prepare-flags", "--train-flags")
 
 
@@ -99,7 +104,11 @@ class Recipe:
         """With the files that the corpus's name leads to; corpora without settings of their own are as LibriSpeech."""
         name = Path(settings.corpus).name
         system = name if (REPOSITORY / "conf" / f"{name}.yaml").is_file() else "librispeech"
-        experiments = read_experiments(experiments_file(settings.experiments, name, system)).scheduled(
+        experiments_name = name
+        if settings.front_end is not None:
+            system, experiments_name = system_on_moonshine(settings), "recorded"
+            name = f"{name}-{settings.front_end}"
+        experiments = read_experiments(experiments_file(settings.experiments, experiments_name, system)).scheduled(
             epochs=settings.epochs,
             baseline_epochs=settings.baseline_epochs,
             branch_epoch=settings.branch_epoch,
@@ -199,6 +208,16 @@ class Recipe:
         """The command of stage 0."""
         settings = self.settings
         flags = ["--corpus", settings.corpus, "--data-dir", str(self.data_dir), "--dl-dir", settings.dl_dir]
+        chosen = {"--train": settings.train, "--dev": settings.dev, "--test": settings.test}
+        if settings.front_end is not None:
+            pieces = read_config(config_parser(None), ["--config", str(self.conf)])[0].model.vocab_size
+            chosen |= {
+                "--front-end": settings.front_end,
+                "--front-end-file": settings.front_end_file,
+                "--conf": str(self.conf),
+                "--vocab-sizes": str(pieces),
+            }
+        flags += [word for flag, value in chosen.items() if value is not None for word in (flag, value)]
         command = (str(REPOSITORY / "prepare.sh"), *flags, *settings.prepare_flags.split())
         return Job("prepare", command, has_children=True)
 
@@ -253,6 +272,21 @@ class Recipe:
         for flag, value in (("--baseline", settings.baseline), ("--challenger", settings.challenger)):
             flags += [flag, value] if value else []
         return Job("report", script("report", *flags), threads=threads_for(settings.jobs, settings.jobs))
+
+
+def system_on_moonshine(settings: RecipeConfig) -> str:
+    """Which of the systems on Moonshine suits the amount of text that there is to train on."""
+    root = Path(settings.corpus)
+    if not root.is_dir():
+        return "moonshine"
+    chosen: dict[str, Sequence[str]] = {
+        role: names.split(",")
+        for role, names in (("train", settings.train), ("dev", settings.dev), ("test", settings.test))
+        if names
+    }
+    parts = assign_roles(find_parts(root), chosen)["train"]
+    words = sum(len(utterance.text.split()) for part in parts for utterance in read_part(root, part)[0])
+    return "moonshine" if words >= ENOUGH_WORDS else "moonshine-small"
 
 
 def experiments_file(given: str | None, corpus: str, system: str) -> Path:

@@ -19,7 +19,9 @@ from transducer_gn.config.evaluation import (
 )
 from transducer_gn.config.experiment import Config, config_from, config_parser, read_config
 from transducer_gn.config.fields import changed_settings
+from transducer_gn.config.front_end import FrontEndConfig
 from transducer_gn.config.model import EncoderConfig, JoinerConfig, ModelConfig, PredictorConfig, StreamingConfig
+from transducer_gn.config.mwer import MwerConfig
 from transducer_gn.config.synthetic import MiniCorpusConfig
 from transducer_gn.config.training import (
     AlignmentConfig,
@@ -27,6 +29,7 @@ from transducer_gn.config.training import (
     NormalisationConfig,
     ObjectiveConfig,
     OptimiserConfig,
+    SearchConfig,
     TrainingConfig,
 )
 
@@ -41,16 +44,19 @@ __all__ = [
     "DisplayConfig",
     "EncoderConfig",
     "EvaluationDataConfig",
+    "FrontEndConfig",
     "JoinerConfig",
     "LatencyConfig",
     "MiniCorpusConfig",
     "ModelConfig",
+    "MwerConfig",
     "NoiseConfig",
     "NormalisationConfig",
     "ObjectiveConfig",
     "OptimiserConfig",
     "PredictorConfig",
     "RecognitionConfig",
+    "SearchConfig",
     "SpecAugmentConfig",
     "StorageConfig",
     "StreamingConfig",

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from transducer_gn.common.errors import require
 
@@ -15,15 +16,22 @@ class RecipeConfig:
 
     Attributes:
         corpus: as for prepare.sh; settings of conf/CORPUS.yaml and conf/CORPUS-global.yaml
+        front_end: moonshine-tiny to train on a public pretrained encoder, with settings of conf/moonshine.yaml and
+            conf/moonshine-global.yaml, or of conf/moonshine-small.yaml for transcripts of fewer than 20,000 words
+        front_end_file: the pretrained encoder's file, where prepare.sh would not find it
+        train: parts of the corpus to train on, PART[,PART...]; null for those whose names start with train
+        dev: parts to choose epochs by; null for those whose names start with dev
+        test: parts to test on; null for those whose names start with test
         stage: first stage
         stop_stage: last stage
         experiments: file that says which runs there are, or its name in conf/experiments; null for
-            conf/experiments/CORPUS.yaml, or small where the corpus has settings of its own, or paper
+            conf/experiments/CORPUS.yaml, or small where the corpus has settings of its own, or paper; with a
+            pretrained front end, recorded
         only: only these runs, NAME[,NAME...]
         world_size: processes for each training, one per GPU
         jobs: runs that are trained, decoded or measured side by side
-        exp_root: results; null for exp/CORPUS
-        data_dir: what prepare.sh makes; null for data/CORPUS
+        exp_root: results; null for exp/CORPUS, or exp/CORPUS-FRONT-END
+        data_dir: what prepare.sh makes; null for data/CORPUS, or data/CORPUS-FRONT-END
         dl_dir: downloads, for prepare.sh
         conf: settings of the model and of local training
         global_conf: what branches change
@@ -44,6 +52,11 @@ class RecipeConfig:
     """
 
     corpus: str = "librispeech"
+    front_end: Literal["moonshine-tiny"] | None = None
+    front_end_file: str | None = None
+    train: str | None = None
+    dev: str | None = None
+    test: str | None = None
     stage: int = 0
     stop_stage: int = 100
     experiments: str | None = None
@@ -81,6 +94,11 @@ class RecipeConfig:
             f"must be whole numbers with commas between them, not {self.counts!r}",
         )
         require(self.corpus != "", "--corpus", "must not be empty")
+        require(
+            self.front_end_file is None or self.front_end is not None,
+            "--front-end-file",
+            "is the file of --front-end moonshine-tiny, which was not asked for",
+        )
 
     def competitor_counts(self) -> tuple[int, ...] | None:
         """The numbers of --counts; None if it was not given."""

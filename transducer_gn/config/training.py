@@ -14,6 +14,7 @@ class NormalisationConfig:
 
     Attributes:
         alpha: interpolation weight to arrive at; 1 is local normalisation, 0 fully global
+        alpha_start: interpolation weight to begin with; less than 1 in a branch of a run that is global already
         alpha_delay: epochs before alpha starts to move
         alpha_per_epoch: how far alpha moves per epoch
         regulariser: weight of the log-sum regulariser; 0 for none
@@ -23,6 +24,7 @@ class NormalisationConfig:
     """
 
     alpha: float = 1.0
+    alpha_start: float = 1.0
     alpha_delay: float = 1.0
     alpha_per_epoch: float = 0.25
     regulariser: float = 0.0
@@ -34,6 +36,11 @@ class NormalisationConfig:
         section = "normalisation"
         require_positive(section, exact_tokens_per_frame=self.exact_tokens_per_frame)
         require(0 <= self.alpha <= 1, f"{section}.alpha", f"must be from 0 (global) to 1 (local), not {self.alpha}")
+        require(
+            self.alpha <= self.alpha_start <= 1,
+            f"{section}.alpha_start",
+            f"must be from {section}.alpha = {self.alpha} to 1, not {self.alpha_start}",
+        )
         require_positive(section, alpha_per_epoch=self.alpha_per_epoch)
         for name in ("alpha_delay", "regulariser", "regulariser_ramp"):
             value = getattr(self, name)
@@ -42,7 +49,7 @@ class NormalisationConfig:
     def alpha_at(self, epochs: Fraction | float) -> float:
         """Alpha so many epochs after the branch: it waits, then falls linearly to its target, and stays."""
         moved = self.alpha_per_epoch * max(0.0, float(epochs) - self.alpha_delay)
-        return max(self.alpha, 1.0 - moved)
+        return max(self.alpha, self.alpha_start - moved)
 
     def regulariser_at(self, epochs: Fraction | float) -> float:
         """The regulariser's weight so many epochs after the branch: it rises linearly, and stays."""
@@ -74,6 +81,17 @@ class AlignmentConfig:
     def diagonal_prior_at(self, epochs: Fraction | float) -> float:
         """The prior so many epochs after the beginning of training: it falls linearly to 0, and stays there."""
         return self.diagonal_prior * max(0.0, 1.0 - float(epochs) / self.diagonal_epochs)
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """How beam searches run, in training and in recognition with what was trained; no result depends on it.
+
+    Attributes:
+        graph: "auto" replays the steps of a frame as graphs on a CUDA device, "off" launches them one by one
+    """
+
+    graph: Literal["auto", "off"] = may_change("auto")
 
 
 @dataclass(frozen=True)

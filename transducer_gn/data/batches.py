@@ -14,13 +14,14 @@ from lhotse.features import FeatureExtractor
 from lhotse.utils import LOG_EPSILON
 from torch.utils.data import DataLoader, Dataset
 
-from transducer_gn.common.errors import UserError
+from transducer_gn.common.errors import UserError, require
+from transducer_gn.common.framing import FILTER_BANKS, Framing
 from transducer_gn.common.seeds import stable_seed
 from transducer_gn.common.units import BLANK
 from transducer_gn.config import BatchConfig
 from transducer_gn.data.augmentation import change_volume, mix_noise, one_thread
 from transducer_gn.data.features import fbank
-from transducer_gn.data.filtering import usable_cuts
+from transducer_gn.data.filtering import Usable, usable_cuts
 from transducer_gn.data.labels import group_of, unit_of
 from transducer_gn.data.sampling import EpochSampler, NumberedCuts
 from transducer_gn.data.spec_augment import spec_augment
@@ -32,7 +33,7 @@ class Batch:
     """Some utterances, longest first.
 
     Attributes:
-        features: [B, T', 80] log mel energies, float32; what lies beyond an utterance's length is padding
+        features: [B, T', F] feature vectors, float32; what lies beyond an utterance's length is padding
         feature_lengths: [B] feature frames of each utterance, int64
         tokens: [B, U] token ids, int64, padded with 0
         token_lengths: [B] tokens of each utterance, int64
@@ -69,18 +70,48 @@ class Batch:
         return replace(self, **{name: getattr(self, name).pin_memory() for name in names})
 
 
+@dataclass(frozen=True)
+class Inputs:
+    """What utterances become batches of.
+
+    Attributes:
+        framing: of the features that were stored
+        noise: noise to mix in where the settings say so
+    """
+
+    framing: Framing = FILTER_BANKS
+    noise: CutSet | None = None
+
+    def check(self, settings: BatchConfig) -> None:
+        """Refuse what only filter banks can do: the sum of two sounds, or another loudness, from stored features."""
+        for name, wanted in (
+            ("on_the_fly", settings.on_the_fly),
+            ("noise.enabled", settings.noise.enabled),
+            ("volume.enabled", settings.volume.enabled),
+        ):
+            require(
+                not wanted or self.framing == FILTER_BANKS,
+                f"data.batches.{name}",
+                "only filter banks can do that, and the features are those of a pretrained front end; switch it off",
+            )
+
+
+FILTER_BANK_INPUTS = Inputs()
+
+
 class BatchDataset(Dataset[Batch]):
     """Makes a `Batch` from numbered cuts; the same cuts with the same number give the same batch anywhere."""
 
-    def __init__(self, tokenizer: Tokenizer, settings: BatchConfig, augment: bool, noise: CutSet | None = None) -> None:
+    def __init__(self, tokenizer: Tokenizer, settings: BatchConfig, augment: bool, inputs: Inputs) -> None:
+        inputs.check(settings)
         self._tokenizer = tokenizer
         self._settings = settings
         self._extractor = fbank() if settings.on_the_fly else None
         self._noise: list[Cut] = []
         if augment and settings.noise.enabled:
-            if noise is None:
+            if inputs.noise is None:
                 raise UserError("noise.enabled needs noise; run prepare.sh with --musan, or switch it off")
-            self._noise = list(noise)
+            self._noise = list(inputs.noise)
         self._volume = settings.volume if augment and settings.volume.enabled else None
         self._masks = settings.spec_augment if augment and settings.spec_augment.enabled else None
 
@@ -182,7 +213,7 @@ class Batches(ResumableBatches):
         tokenizer: turns texts into tokens
         settings: how batches are made
         training: training batches are shuffled, filtered and augmented; others are none of that
-        noise: noise to mix in where the settings say so
+        inputs: features and noise
         rank: this process's number
         world_size: number of processes that train together
     """
@@ -194,14 +225,14 @@ class Batches(ResumableBatches):
         settings: BatchConfig,
         *,
         training: bool,
-        noise: CutSet | None = None,
+        inputs: Inputs = FILTER_BANK_INPUTS,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
         self._settings = settings
         self._token_model = tokenizer.fingerprint
-        self._dataset = BatchDataset(tokenizer, settings, training, noise)
-        usable, self.report = usable_cuts(cuts, tokenizer, settings, training)
+        self._dataset = BatchDataset(tokenizer, settings, training, inputs)
+        usable, self.report = usable_cuts(cuts, Usable(tokenizer, settings, inputs.framing), training)
         self._sampler = EpochSampler(usable, self.report, settings, training, rank, world_size)
 
     def count(self, epoch: int) -> int:

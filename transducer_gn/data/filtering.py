@@ -9,7 +9,8 @@ from lhotse.cut import Cut
 from lhotse.utils import compute_num_frames
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.common.units import FEATURE_SHIFT, SAMPLING_RATE, encoder_frames
+from transducer_gn.common.framing import FILTER_BANKS, Framing
+from transducer_gn.common.units import SAMPLING_RATE
 from transducer_gn.config import BatchConfig
 from transducer_gn.data.tokenizer import Tokenizer
 
@@ -44,6 +45,7 @@ class Usable:
 
     tokenizer: Tokenizer
     settings: BatchConfig
+    framing: Framing = FILTER_BANKS
 
     def fault(self, cut: Cut) -> str | None:
         """Return the reason to leave `cut` out, or None."""
@@ -51,7 +53,8 @@ class Usable:
             return "too_short"
         if cut.duration > self.settings.max_duration_of_utterance:
             return "too_long"
-        frames = encoder_frames(compute_num_frames(cut.duration, FEATURE_SHIFT, SAMPLING_RATE))
+        vectors = compute_num_frames(cut.duration, self.framing.feature_shift, SAMPLING_RATE)
+        frames = self.framing.encoder_frames(vectors)
         tokens = len(self.tokenizer.encode(cut.supervisions[0].text))
         return "too_many_tokens" if tokens > frames * self.settings.max_token_density else None
 
@@ -61,8 +64,7 @@ class Usable:
 
 def usable_cuts(
     cuts: CutSet,
-    tokenizer: Tokenizer,
-    settings: BatchConfig,
+    usable: Usable,
     training: bool,
 ) -> tuple[CutSet, FilterReport]:
     """Return the cuts to use (all of them unless `training`), and log what was left out.
@@ -70,7 +72,6 @@ def usable_cuts(
     Cuts come back in memory if they are few. Reads the manifest once: about a minute for all of LibriSpeech at three
     speeds, seconds for anything small.
     """
-    usable = Usable(tokenizer, settings)
     counts = {"too_short": 0, "too_long": 0, "too_many_tokens": 0}
     durations, digest = [], hashlib.sha256()
     kept: list[Cut] = []

@@ -1,14 +1,16 @@
-"""A folder that prepare.sh made: which parts it has, their cuts, and its token models."""
+"""A folder that prepare.sh made: which parts it has, their cuts, the front end of their features, its token models."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lhotse import CutSet
 from lhotse.cut import Cut
 from lhotse.lazy import LazyManifestIterator, LazyMapper
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.data.layout import read_roles
+from transducer_gn.data.layout import FILTER_BANKS_RECORD, FRONT_END_RECORD, part_manifest, read_roles
 from transducer_gn.data.tokenizer import Tokenizer
 
 
@@ -31,7 +33,7 @@ class PreparedData:
 
     def cuts(self, part: str) -> CutSet:
         """Return the cuts of one part, read as they are used."""
-        return self._read(self.folder / "fbank" / f"cuts_{part}.jsonl.gz")
+        return self._read(part_manifest(self.folder, part))
 
     def word_ends(self, part: str) -> dict[str, list[float]]:
         """Return when the words of each utterance end, in seconds, by its id; only of those that have alignments."""
@@ -45,7 +47,13 @@ class PreparedData:
 
     def noise_cuts(self) -> CutSet:
         """Return the windows of noise."""
-        return self._read(self.folder / "fbank" / "cuts_musan.jsonl.gz")
+        return self._read(part_manifest(self.folder, "musan"))
+
+    def front_end(self) -> dict[str, Any]:
+        """Return all that the features depend on, as the front end that made them says."""
+        path = self.folder / FRONT_END_RECORD
+        # Filter banks have no record: folders from before there were others have none.
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else FILTER_BANKS_RECORD
 
     def tokenizer(self, vocab_size: int, model_type: str = "unigram") -> Tokenizer:
         """Return the token model of this size."""

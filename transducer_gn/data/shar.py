@@ -27,7 +27,14 @@ from transducer_gn.common.files import replace_when_done, write_text
 from transducer_gn.common.processes import run_each
 from transducer_gn.common.seeds import stable_seed
 from transducer_gn.config import BatchConfig
-from transducer_gn.data.batches import Batch, BatchDataset, ResumableBatches, leave_stopping_to_training
+from transducer_gn.data.batches import (
+    FILTER_BANK_INPUTS,
+    Batch,
+    BatchDataset,
+    Inputs,
+    ResumableBatches,
+    leave_stopping_to_training,
+)
 from transducer_gn.data.filtering import Usable
 from transducer_gn.data.manifest_files import read_lines, write_json_lines
 from transducer_gn.data.prepared import WithFolder
@@ -181,7 +188,7 @@ class ShardedBatches(ResumableBatches):
         folder: what `prepare.sh --shar` made, such as DATA/shar/train
         tokenizer: turns texts into tokens
         settings: how batches are made
-        noise: noise to mix in where the settings say so
+        inputs: features and noise
         rank: this process's number
         world_size: number of processes that train together
     """
@@ -192,7 +199,7 @@ class ShardedBatches(ResumableBatches):
         tokenizer: Tokenizer,
         settings: BatchConfig,
         *,
-        noise: CutSet | None = None,
+        inputs: Inputs = FILTER_BANK_INPUTS,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
@@ -206,9 +213,9 @@ class ShardedBatches(ResumableBatches):
                 "export again with a smaller --shard-size, or use fewer workers"
             )
         self._source = Source(folder, settings, rank, world_size)
-        self._dataset = BatchDataset(tokenizer, settings, True, noise)
+        self._dataset = BatchDataset(tokenizer, settings, True, inputs)
         self._token_model = tokenizer.fingerprint
-        self._usable = Usable(tokenizer, settings)
+        self._usable = Usable(tokenizer, settings, inputs.framing)
         seconds = sum(duration for _, duration in shards)
         self.batches_per_epoch = ceil(seconds / (settings.max_duration * world_size))
 

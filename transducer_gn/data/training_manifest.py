@@ -9,6 +9,7 @@ from lhotse.cut import Cut
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.seeds import stable_seed
+from transducer_gn.data.layout import part_manifest
 from transducer_gn.data.manifest_files import read_lines, write_lines
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.tokenizer import UNKNOWN, Tokenizer
@@ -18,14 +19,9 @@ DECODED_PER_PART = 20
 
 def combine_training_parts(data: PreparedData, seed: int) -> None:
     """Write `cuts_train.jsonl.gz`: the cuts of all training parts in one random order."""
-    lines = [line for part in data.parts("train") for line in read_lines(part_manifest(data, part))]
+    lines = [line for part in data.parts("train") for line in read_lines(part_manifest(data.folder, part))]
     random.Random(stable_seed("training manifest", seed)).shuffle(lines)
     write_lines(data.folder / "cuts_train.jsonl.gz", lines)
-
-
-def part_manifest(data: PreparedData, part: str) -> Path:
-    """Return the path of a part's cut manifest."""
-    return data.folder / "fbank" / f"cuts_{part}.jsonl.gz"
 
 
 def validate(data: PreparedData, tokenizers: Iterable[Tokenizer]) -> None:
@@ -43,7 +39,7 @@ def validate(data: PreparedData, tokenizers: Iterable[Tokenizer]) -> None:
 
 def validate_part(data: PreparedData, part: str, tokenizers: list[Tokenizer]) -> set[str]:
     """Check one part; return its speakers."""
-    manifest = part_manifest(data, part)
+    manifest = part_manifest(data.folder, part)
     sizes: dict[str, int] = {}
     ids: set[str] = set()
     speakers: set[str] = set()

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transducer_gn.common.units import FRAME_SHIFT
 from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.batches import Batch
 from transducer_gn.lattice.emission import emission_times
@@ -83,7 +82,8 @@ def measure_times(
     weights = reference_weights(
         system.model, encoder_out, frame_lengths, batch.tokens, batch.token_lengths, system.alpha
     )
-    frames = emission_times(*weights, batch.token_lengths, frame_lengths).double() * FRAME_SHIFT
+    frames = emission_times(*weights, batch.token_lengths, frame_lengths).double()
+    seconds = system.model.encoder.framing.emission_seconds(frames)
     histories: list[list[Shown]] = [[] for _ in batch.ids]
     if display is not None:
         histories = show(system, batch, display)
@@ -97,7 +97,7 @@ def measure_times(
                 id=batch.ids[i],
                 group=batch.groups[i],
                 tokens=own,
-                emitted=[None if time != time else time for time in frames[i, :length].tolist()],
+                emitted=[None if time != time else time for time in seconds[i, :length].tolist()],
                 shown=shown,
                 settled=settled,
                 custom=batch.custom[i],

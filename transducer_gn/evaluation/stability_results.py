@@ -2,7 +2,7 @@
 
 What is measured of an utterance is defined in `transducer_gn.recognition.stability`. True ends of words come from the
 corpus where it has alignments. Elsewhere the references are aligned by a system, that of the baseline where there is
-one: a word ends with the frame at which its last token is expected over all alignments.
+one: a word ends when its last token is expected over all alignments.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transducer_gn.common.units import FRAME_SHIFT
 from transducer_gn.config import SHOW_ALL, DisplayConfig
 from transducer_gn.evaluation.bootstrap import (
     Difference,
@@ -87,12 +86,12 @@ def live_texts(utterances: Utterances, aligner: Utterances, display: DisplayConf
 
 
 def expected_ends(utterance: UtteranceTimes, words: int) -> list[Time]:
-    """When the words of a reference end if a word ends with the frame at which its last token is expected."""
+    """When the words of a reference end if a word ends when its last token is expected."""
     ends: list[Time] = []
     for piece, time in zip(utterance.tokens, utterance.emitted, strict=True):
         if piece.startswith(WORD_START) or not ends:
             ends.append(None)
-        ends[-1] = None if time is None else time + FRAME_SHIFT
+        ends[-1] = time
     # A word that is spelt with unknown pieces may have no start of its own.
     return ends if len(ends) == words else [None] * words
 

@@ -14,6 +14,7 @@ from transducer_gn.model.activation import BasicNorm
 from transducer_gn.model.attention import RelativeAttention, relative_positions
 from transducer_gn.model.conformer import ConformerLayer, Convolution, FeedForward
 from transducer_gn.model.scaled import ScaledConv2d, ScaledLinear
+from transducer_gn.model.subsampling import Subsampling
 from transducer_gn.model.transducer import Transducer
 
 
@@ -39,7 +40,9 @@ class _EncoderWriter:
         graph, config, encoder = self.graph, self.config, self.model.encoder
         memories: Shape = [BATCH, config.layers, self.left, 2 * config.attention_dim]
         histories: Shape = [BATCH, config.layers, config.kernel - 1, config.dim]
-        features = graph.input("features", [BATCH, encoder.framing.features_seen(self.size), config.feature_dim])
+        features = graph.input(
+            "features", [BATCH, encoder.framing.features_seen(self.size), encoder.framing.feature_dim]
+        )
         frames, past = (graph.input(name, [BATCH], "int64") for name in ("frames", "past"))
         memory, history = graph.input("memory", memories), graph.input("history", histories)
         self.see(frames, past)
@@ -74,6 +77,7 @@ class _EncoderWriter:
     def subsample(self, features: str) -> str:
         """From features [N, 4Q + 5, F] to [N, Q, D]."""
         graph, subsampling = self.graph, self.model.encoder.subsampling
+        assert isinstance(subsampling, Subsampling)  # others are refused before
         with graph.scope("subsampling"):
             x = graph.unsqueeze(features, 1)
             for part in subsampling.convolutions:

@@ -84,7 +84,7 @@ def export_system(system: System, folder: Path, settings: RecognitionConfig, int
 def exportable_chunk(system: System, settings: RecognitionConfig) -> Chunk:
     """The chunk to export; UserError where something of the system has no graph yet."""
     require(
-        isinstance(system.model.encoder.subsampling, Subsampling),
+        system.model.front_end is None and isinstance(system.model.encoder.subsampling, Subsampling),
         "model.front_end",
         "only systems on filter banks can be exported; a pretrained front end has no graph yet",
     )

@@ -23,7 +23,7 @@ class BeamText:
         self._presenter = None if display == SHOW_ALL else Presenter(display)
         self._framing = framing
         self.error: str | None = None
-        self._transcript = GrowingTranscript(tokenizer, framing.frame_shift)
+        self._transcript = GrowingTranscript(tokenizer, framing)
 
     @property
     def revisions(self) -> Revisions:

@@ -9,6 +9,7 @@ import logging
 import pickle
 import re
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -174,8 +175,11 @@ def load_checkpoint(path: Path, mmap: bool = False) -> Checkpoint:
 
 def _checkpoint_from(content: Mapping[str, Any]) -> Checkpoint:
     """The typed content of a file of the current format."""
+    config = deepcopy(content["config"])
+    # Files from before front ends had settings of their own repeat the number of filter banks.
+    config["model"]["encoder"].pop("feature_dim", None)
     return Checkpoint(
-        config=config_from(content["config"]),
+        config=config_from(config),
         progress=Progress(**content["progress"]),
         model=content["model"],
         average=content["average"],

@@ -21,12 +21,13 @@ from transducer_gn.config import EVERYDAY, SHOW_ALL, Config, DisplayConfig, Reco
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.model.chunk import FULL_CONTEXT, Chunk, evaluation_chunk
 from transducer_gn.model.encoder_stream import StreamingEncoder
+from transducer_gn.model.front_end import FrontEnd
 from transducer_gn.model.transducer import Transducer, build_model
 from transducer_gn.recognition.audio import check_samples, read_pieces
 from transducer_gn.recognition.averaging import average_between
 from transducer_gn.recognition.beam_text import BeamText
 from transducer_gn.recognition.checkpoint import Checkpoint, Progress, epoch_path, load_checkpoint, step_path
-from transducer_gn.recognition.filter_banks import OnlineFbank
+from transducer_gn.recognition.front_end import front_end_of
 from transducer_gn.recognition.stream import LiveStream, StreamingRecogniser, advance_texts
 from transducer_gn.recognition.transcript import Transcript
 from transducer_gn.search.beam import BeamSearch
@@ -90,7 +91,12 @@ class System:
     ) -> StreamingRecogniser:
         """Recognises many streams together by beam search; `display` says what to show of what may still change."""
         encoder = StreamingEncoder(self.model.encoder, self.chunk(settings))
-        return StreamingRecogniser(encoder, self._search(settings), self.tokenizer, display)
+        return StreamingRecogniser(self.front_end, encoder, self._search(settings), self.tokenizer, display)
+
+    @property
+    def front_end(self) -> FrontEnd:
+        """What makes its feature vectors."""
+        return front_end_of(self.model)
 
     @property
     def device(self) -> torch.device:
@@ -112,6 +118,7 @@ class System:
         require(
             size is None or self.config.model.encoder.causal, "--chunk", "this system looks ahead and has no chunks"
         )
+        self.config.model.front_end.check_chunk(size, "--chunk")
         return FULL_CONTEXT if size is None else Chunk(size, left)
 
     def tokens_per_frame(self, settings: RecognitionConfig) -> int:
@@ -135,8 +142,7 @@ class System:
         _check_method(settings)
         samples = torch.cat(list(pieces))
         require(len(samples) > 0, "audio", "there is none")
-        fbank = OnlineFbank()
-        features = torch.cat([fbank.accept(samples), fbank.finish()]).to(self.device)
+        features = self.front_end.compute(samples).to(self.device)
         search = self._search(settings)
         text = BeamText(search.start(1)[0], self.tokenizer, self.model.encoder.framing)
         lengths = torch.tensor([len(features)])

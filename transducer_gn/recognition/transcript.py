@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from transducer_gn.common.framing import Framing
+
 WORD_START = "\u2581"
 
 
@@ -85,12 +87,12 @@ class GrowingTranscript:
 
     Attributes:
         tokenizer: spells tokens
-        seconds_per_frame: from one encoder frame to the next
+        framing: when frames are emitted
         revisions: what was changed so far
     """
 
     tokenizer: Spelling
-    seconds_per_frame: float
+    framing: Framing
     revisions: Revisions = field(default_factory=Revisions)
     _words: list[Word] = field(default_factory=list)
     _settled_text: str = ""
@@ -140,7 +142,8 @@ class GrowingTranscript:
 
     def _word(self, group: list[tuple[int, int]]) -> Word:
         text = self.tokenizer.decode([token for token, _ in group])
-        return Word(text, group[0][1] * self.seconds_per_frame, (group[-1][1] + 1) * self.seconds_per_frame)
+        start, end = (self.framing.emission_seconds(frame) for frame in (group[0][1], group[-1][1] + 1))
+        return Word(text, start, end)
 
     def _record(self, now: list[tuple[int, int]], frames: int) -> None:
         """Compare with what was shown before."""
@@ -150,4 +153,5 @@ class GrowingTranscript:
                 break
             kept += 1
         withdrawn = self._tail[kept:]
-        self.revisions.record(len(withdrawn), (frames - withdrawn[0][1]) * self.seconds_per_frame if withdrawn else 0.0)
+        back = frames - withdrawn[0][1] if withdrawn else 0
+        self.revisions.record(len(withdrawn), back * self.framing.frame_shift)

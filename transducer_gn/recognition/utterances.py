@@ -12,18 +12,20 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.common.stages import file_fingerprint
 from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.batches import Batch
+from transducer_gn.data.layout import part_manifest
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.recognition.display_policy import Shown, stable_words
 from transducer_gn.recognition.error_rates import Recognised
 from transducer_gn.recognition.stream import RecognitionStream, StreamingRecogniser
 from transducer_gn.recognition.system import System
-from transducer_gn.search.beam import beam_search
+from transducer_gn.search.beam import search_together
 from transducer_gn.search.greedy import greedy_search
+from transducer_gn.search.rules import SearchRules
 
 
 def recognition_identity(system: System, settings: RecognitionConfig, data: PreparedData, part: str) -> dict[str, Any]:
     """Everything that hypotheses for a set depend on."""
-    manifest = data.folder / "fbank" / f"cuts_{part}.jsonl.gz"
+    manifest = part_manifest(data.folder, part)
     return {
         "parameters": system.fingerprint,
         "alpha": system.alpha,
@@ -51,7 +53,9 @@ def recognise_frames(
         if settings.method == "greedy":
             found = greedy_search(system.model, *encoded, max_tokens_per_frame=most)
         else:
-            found = beam_search(system.model, *encoded, settings.beam, 1, system.alpha, most)
+            graph = system.config.search.graph == "auto"
+            rules = SearchRules(settings.beam, system.alpha, most, graph=graph)
+            found = search_together(system.model, [encoded], rules).best(1)
     except ValueError as error:
         raise UserError(f"cannot recognise the batch of {batch.ids[0]}: {error}") from error
     return recognised(batch, [system.tokenizer.decode(hypotheses[0]).split() for hypotheses in found.tokens])

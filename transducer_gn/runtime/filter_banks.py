@@ -8,12 +8,13 @@ from functools import cache
 
 import numpy as np
 
-from transducer_gn.common.units import FEATURE_SHIFT, SAMPLING_RATE
+from transducer_gn.common.framing import FILTER_BANKS
+from transducer_gn.common.units import SAMPLING_RATE
 
-SHIFT = round(FEATURE_SHIFT * SAMPLING_RATE)
+SHIFT = FILTER_BANKS.feature_step
 WINDOW = round(0.025 * SAMPLING_RATE)
 TRANSFORM = 512
-BANDS = 80
+BANDS = FILTER_BANKS.feature_dim
 LOWEST_HZ, HIGHEST_HZ = 20.0, SAMPLING_RATE / 2 - 400.0
 PREEMPHASIS = 0.97
 # The exponent of Kaldi's window function, which is a Hann window to this power.

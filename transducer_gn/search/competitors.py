@@ -9,8 +9,9 @@ from torch.nn import functional
 
 from transducer_gn.config import CompetitorConfig
 from transducer_gn.lattice.interpolation import Interpolation
-from transducer_gn.search.beam import beam_search
+from transducer_gn.search.beam import search_together
 from transducer_gn.search.prefixes import SearchedModel
+from transducer_gn.search.rules import SearchRules
 
 
 @dataclass(frozen=True)
@@ -95,24 +96,25 @@ def find_competitors(
 
 @torch.no_grad()
 def find_competitors_together(
-    model: SearchedModel, batches: Sequence[Searched], settings: CompetitorConfig, interpolation: Interpolation
+    model: SearchedModel,
+    batches: Sequence[Searched],
+    settings: CompetitorConfig,
+    interpolation: Interpolation,
+    graph: bool = True,
 ) -> list[Competitors]:
     """Competitors of several batches, all of whose utterances are searched at once.
 
-    The number of operations depends on the longest utterance, not on how many there are.
+    Args:
+        model: a predictor and a joiner
+        batches: at least one
+        settings: how many, and how to search
+        interpolation: the normalisation to search with
+        graph: see `transducer_gn.search.rules.SearchRules`
     """
-    longest = max(batch.encoder_out.shape[1] for batch in batches)
-    frames = [functional.pad(batch.encoder_out, (0, 0, 0, longest - batch.encoder_out.shape[1])) for batch in batches]
     beam = settings.count + 1 if settings.beam is None else settings.beam
-    found = beam_search(
-        model,
-        torch.cat(frames) if len(frames) > 1 else frames[0],
-        torch.cat([batch.frame_lengths for batch in batches]),
-        beam,
-        beam,
-        interpolation.alpha,
-        settings.max_tokens_per_frame,
-    )
+    rules = SearchRules(beam, interpolation.alpha, settings.max_tokens_per_frame, exact=True, graph=graph)
+    frames = [(batch.encoder_out, batch.frame_lengths) for batch in batches]
+    found = search_together(model, frames, rules).best(beam)
     competitors, start = [], 0
     for batch in batches:
         end = start + len(batch.encoder_out)

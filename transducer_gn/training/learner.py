@@ -13,11 +13,12 @@ from torch.nn.utils import clip_grad_norm_
 from transducer_gn.config import Config
 from transducer_gn.data.batches import Batch
 from transducer_gn.model.chunk import evaluation_chunk
-from transducer_gn.model.transducer import build_model
+from transducer_gn.model.transducer import Transducer, build_model
 from transducer_gn.recognition.averaging import RunningAverage
 from transducer_gn.recognition.checkpoint import Checkpoint
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.distributed import World
+from transducer_gn.training.expected_errors import ErrorCounter
 from transducer_gn.training.objective import Objective
 from transducer_gn.training.optimiser import build_optimiser, build_schedule
 from transducer_gn.training.schedule import SchedulePoint
@@ -44,8 +45,18 @@ class Update:
     is_skipped: bool
 
 
+def trained_parameters(model: Transducer) -> list[Tensor]:
+    """The parameters that training moves: all but those of a frozen front end."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
 class Learner:
     """A model in training.
+
+    Args:
+        config: all settings
+        world: this process among those that train together
+        errors: see `TrainingPass`
 
     Attributes:
         model: the Transducer
@@ -56,16 +67,16 @@ class Learner:
         average: running average of the parameters
     """
 
-    def __init__(self, config: Config, world: World) -> None:
+    def __init__(self, config: Config, world: World, errors: ErrorCounter | None = None) -> None:
         torch.manual_seed(config.training.seed)
         # Subnormal numbers, such as occupations far from the diagonal, slow a CPU down many times over.
         torch.set_flush_denormal(True)
         self._config = config
         self._world = world
         self.model = build_model(config.model).to(world.device)
-        self.training_pass = TrainingPass(self.model, config)
+        self.training_pass = TrainingPass(self.model, config, errors)
         self._shared_pass = DistributedDataParallel(self.training_pass) if world.size > 1 else self.training_pass
-        self.optimiser = build_optimiser(config.optimiser, self.model.parameters())
+        self.optimiser = build_optimiser(config.optimiser, trained_parameters(self.model))
         self.schedule = build_schedule(config.optimiser, self.optimiser)
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.training.precision == "float16")
         self.average = RunningAverage(self.model)

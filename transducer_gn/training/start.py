@@ -9,13 +9,16 @@ from torch import Tensor
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import Config, changed_settings
-from transducer_gn.data.batches import Batches, ResumableBatches
+from transducer_gn.data.batches import Batches, Inputs, ResumableBatches
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.shar import ShardedBatches
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.recognition.checkpoint import Checkpoint, Progress, load_checkpoint, newest_checkpoint
+from transducer_gn.recognition.front_end import check_features, front_end_of
+from transducer_gn.recognition.stored_front_end import load_front_end
 from transducer_gn.search.competitors import Competitors
 from transducer_gn.training.distributed import World
+from transducer_gn.training.expected_errors import ErrorCounter
 from transducer_gn.training.learner import Learner
 from transducer_gn.training.objective import SUMS
 from transducer_gn.training.planning import Planner
@@ -55,7 +58,8 @@ def start_run(config: Config, folder: Path, world: World, branch_from: Path | No
     data = PreparedData(Path(config.data.folder))
     tokenizer = data.tokenizer(config.model.vocab_size, config.data.token_model)
     batches = training_batches(config, data, tokenizer, world)
-    learner = Learner(config, world)
+    learner = Learner(config, world, ErrorCounter(config.mwer, tokenizer))
+    load_front_end(learner.model, data)
     state = RunState(
         progress=Progress(),
         learner=learner,
@@ -70,6 +74,7 @@ def start_run(config: Config, folder: Path, world: World, branch_from: Path | No
         _resume(state, *newest, config, world, allow_changed)
     elif branch_from is not None:
         _branch(state, branch_from, config)
+    check_features(data, front_end_of(learner.model))
     return state
 
 
@@ -93,7 +98,8 @@ def _resume(
     rank = min(world.rank, len(training.pending) - 1)
     pending = [Competitors(x["tokens"].to(world.device), x["lengths"].to(world.device)) for x in training.pending[rank]]
     state.planner = Planner(state.learner.training_pass, config, world, pending)
-    state.sums = {name: torch.full_like(state.sums[name], value) for name, value in training.sums[rank].items()}
+    # Checkpoints of earlier versions lack the sums of what is new.
+    state.sums |= {name: torch.full_like(state.sums[name], value) for name, value in training.sums[rank].items()}
     logging.info("resuming from %s: epoch %d, update %d", path, state.progress.epoch + 1, state.progress.step)
 
 
@@ -113,10 +119,11 @@ def _branch(state: RunState, path: Path, config: Config) -> None:
 
 def training_batches(config: Config, data: PreparedData, tokenizer: Tokenizer, world: World) -> ResumableBatches:
     """This rank's training batches."""
-    settings = config.data.batches
-    noise, rank, size = data.noise_cuts() if settings.noise.enabled else None, world.rank, world.size
+    settings, rank, size = config.data.batches, world.rank, world.size
+    noise = data.noise_cuts() if settings.noise.enabled else None
+    inputs = Inputs(config.model.front_end.framing, noise)
     if config.data.shar:
         folder = data.folder / "shar" / "train"
-        return ShardedBatches(folder, tokenizer, settings, noise=noise, rank=rank, world_size=size)
+        return ShardedBatches(folder, tokenizer, settings, inputs=inputs, rank=rank, world_size=size)
     cuts = data.train_cuts()
-    return Batches(cuts, tokenizer, settings, training=True, noise=noise, rank=rank, world_size=size)
+    return Batches(cuts, tokenizer, settings, training=True, inputs=inputs, rank=rank, world_size=size)

@@ -129,7 +129,8 @@ class Trainer:
 
     def _scan_memory(self) -> None:
         """Try the largest batches at the end of the schedule, where an update needs most."""
-        point = SchedulePoint(self.config.normalisation.alpha, self.config.normalisation.regulariser)
+        normalisation = self.config.normalisation
+        point = SchedulePoint(normalisation.alpha, normalisation.regulariser, mwer=self.config.mwer.weight)
         for batch in self.state.batches.largest(self.state.progress.epoch):
             self.state.learner.try_out(batch, point)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from transducer_gn.config import Config, RecognitionConfig
-from transducer_gn.data.batches import Batches
+from transducer_gn.data.batches import Batches, Inputs
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.model.chunk import evaluation_chunk
@@ -41,7 +41,7 @@ class Validator:
         self._batches = [
             Batches(
                 data.cuts(part).subset(first=share), tokenizer, config.data.batches, training=False,
-                rank=world.rank, world_size=world.size,
+                inputs=Inputs(config.model.front_end.framing), rank=world.rank, world_size=world.size,
             )
             for part in parts
         ]  # fmt: skip
