@@ -8,7 +8,7 @@ How an operation is counted:
     four operations per layer here and one call of cuDNN there, and count as four.
   - A *wait* is an operation that makes the host wait for a value: `.item()`, `bool()`, `.tolist()`, `.cpu()`, indexing
     by a mask and whatever else must know values to know its shape. Those of the latter kind are launches as well.
-  - Bytes are those of all arguments and results, once each; of tables that are only looked up, what is looked up.
+  - Bytes are those of all arguments and all results; of tables that are only looked up, what is looked up.
   - Multiplications are those of matrix products and convolutions, as `torch.utils.flop_counter` counts them.
 """
 
@@ -168,7 +168,7 @@ class LaunchCounter(TorchDispatchMode):
 
     def _count(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
         name = function.name().split(".")[0]
-        read = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        read = [x for x in tree_leaves((args, kwargs | {"out": None})) if isinstance(x, Tensor)]
         written = [x for x in tree_leaves(result) if isinstance(x, Tensor)]
         if not any(self.is_counted(x) for x in read + written):
             return
@@ -204,8 +204,7 @@ def _bytes(name: str, read: list[Tensor], written: list[Tensor]) -> int:
         return 3 * max((_size(x) for x in read[1:]), default=0)
     if name in LOOKED_UP:
         return 2 * sum(map(_size, written)) + sum(map(_size, read[1:]))
-    new = [x for x in written if all(x is not other for other in read)]
-    return sum(map(_size, read)) + sum(map(_size, new))
+    return sum(map(_size, read + written))
 
 
 def _size(tensor: Tensor) -> int:

@@ -39,6 +39,7 @@ OPTIONAL = {
     "onnxruntime": {"export", "runtime"},
     "tensorboard": {"training"},
     "torch.utils.tensorboard": {"training"},
+    "websockets": {"serving"},
 }
 # The front door: `transducer_gn/__init__.py` opens these and nothing else.
 FRONT_DOOR = {"config", "recognition", "runtime"}

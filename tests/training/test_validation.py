@@ -7,9 +7,8 @@ import pytest
 from lhotse import CutSet
 
 from transducer_gn.config import RecognitionConfig
-from transducer_gn.data.batches import BatchDataset
+from transducer_gn.data.batches import FILTER_BANK_INPUTS, BatchDataset, NumberedCuts
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.data.sampling import NumberedCuts
 from transducer_gn.recognition import utterances
 from transducer_gn.recognition.system import load_system
 from transducer_gn.search.beam import beam_search
@@ -41,7 +40,7 @@ def test_error_rate_and_sentences_are_those_of_a_plain_search_and_count(toy, loc
     result = validator.validate(TrainingPass(system.model, config), SchedulePoint(0.6, 0.0))
     system.model.eval()
     # One utterance at a time.
-    dataset = BatchDataset(system.tokenizer, config.data.batches, augment=False)
+    dataset = BatchDataset(system.tokenizer, config.data.batches, augment=False, inputs=FILTER_BANK_INPUTS)
     batches = [dataset[NumberedCuts(0, 0, CutSet.from_cuts([cut]))] for cut in data.cuts("dev").subset(first=6)]
     errors = words = 0
     said: dict[str, str] = {}

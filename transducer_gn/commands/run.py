@@ -28,7 +28,7 @@ finite-state-global.
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from transducer_gn.commands.jobs import Job, JobRunner, Launcher, Printer, Stopped, threads_for
@@ -106,7 +106,8 @@ class Recipe:
         system = name if (REPOSITORY / "conf" / f"{name}.yaml").is_file() else "librispeech"
         experiments_name = name
         if settings.front_end is not None:
-            system, experiments_name = system_on_moonshine(settings), "recorded"
+            system = system_on_moonshine(settings)
+            experiments_name = system.replace("moonshine", "recorded")
             name = f"{name}-{settings.front_end}"
         experiments = read_experiments(experiments_file(settings.experiments, experiments_name, system)).scheduled(
             epochs=settings.epochs,
@@ -171,7 +172,10 @@ class Recipe:
         return [run.name for run in self.chosen() if (self.exp_root / run.name / "best.json").is_file()]
 
     def run(self, launcher: Launcher, dry_run: bool) -> None:
-        """All stages that are wanted, one after another; trainings of different stages may run side by side."""
+        """All stages that are wanted, one after another; trainings of different stages may run side by side.
+
+        Other seeds follow before the report, which compares them.
+        """
         settings, stages = self.settings, self.experiments.stages
         if settings.runs(0):
             log(0, f"data in {self.data_dir}")
@@ -184,18 +188,44 @@ class Recipe:
                     if run.stage == stage:
                         self.train(run, launcher)
         launcher.finish()
-        last = len(stages)
-        trained = self.trained(dry_run)
+        self.evaluate(launcher, self.trained(dry_run))
+        for other in self.other_seeds():
+            other.run(launcher, dry_run)
+        if settings.runs(number := len(stages) + 3):
+            log(number, f"report in {self.exp_root / 'report'}")
+            launcher.start(self.report_job())
+            launcher.finish()
+
+    def evaluate(self, launcher: Launcher, trained: list[str]) -> None:
+        """The stages that decode and measure runs."""
+        settings, last = self.settings, len(self.experiments.stages)
+        over_epochs = [self.epochs_job(name) for name in trained if settings.every_epoch]
         for number, title, jobs in (
             (last + 1, f"decoding with beam {settings.beam}", [self.decode_job(name) for name in trained]),
-            (last + 2, "emission times", [self.latency_job(name) for name in trained]),
-            (last + 3, f"report in {self.exp_root / 'report'}", [self.report_job()]),
+            (last + 2, "emission times", [self.latency_job(name) for name in trained] + over_epochs),
         ):
             if settings.runs(number):
                 log(number, title)
                 for job in jobs:
                     launcher.start(job)
                 launcher.finish()
+
+    def other_seeds(self) -> "list[Recipe]":
+        """The same runs from other seeds, up to what the report needs of them."""
+        settings, last = self.settings, len(self.experiments.stages)
+        return [
+            Recipe.of(
+                replace(
+                    settings,
+                    stage=max(settings.stage, 1),
+                    stop_stage=min(settings.stop_stage, last + 2),
+                    exp_root=f"{self.exp_root}-seed{seed}",
+                    train_flags=f"{settings.train_flags} --training.seed {seed} --data.batches.seed {seed}",
+                    seeds=None,
+                )
+            )
+            for seed in settings.further_seeds()
+        ]
 
     def train(self, run: RunConfig, launcher: Launcher) -> None:
         """Train a run unless that is done."""
@@ -244,13 +274,21 @@ class Recipe:
 
     def latency_job(self, name: str) -> Job:
         """The command that measures a run's emission times."""
+        return self.evaluation_job(name, "compute_latency", *self.latency_flags())
+
+    def epochs_job(self, name: str) -> Job:
+        """The command that decodes and measures every epoch of a run."""
+        return self.evaluation_job(name, "over_epochs", *self.latency_flags())
+
+    def latency_flags(self) -> list[str]:
+        """What emission times are measured of."""
         settings = self.settings
         flags = ["--display", "true" if settings.display else "false"]
         if sets := settings.latency_sets or settings.sets:
             flags += ["--sets", f"[{sets}]"]
         if settings.latency_utterances is not None:
             flags += ["--utterances", str(settings.latency_utterances)]
-        return self.evaluation_job(name, "compute_latency", *flags)
+        return flags
 
     def evaluation_job(self, name: str, program: str, *flags: str) -> Job:
         """A command that uses a trained run."""
@@ -271,6 +309,8 @@ class Recipe:
         flags += ["--experiments", str(self.experiments.path)]
         for flag, value in (("--baseline", settings.baseline), ("--challenger", settings.challenger)):
             flags += [flag, value] if value else []
+        if others := [str(other.exp_root) for other in self.other_seeds()]:
+            flags += ["--seeds", f"[{','.join(others)}]"]
         return Job("report", script("report", *flags), threads=threads_for(settings.jobs, settings.jobs))
 
 

@@ -44,7 +44,8 @@ class RecognitionConfig:
         beam: hypotheses that the beam search keeps
         streaming: "simulated" runs whole utterances under a mask of chunks, "chunks" runs them truly chunk by chunk,
             with the same result; "lookahead" lets the model see whole utterances
-        chunk: frames of 40 ms in a chunk; null for what the system is configured for, 16 in the paper
+        chunk: frames in a chunk, of 40 ms with filter banks; null for what the system is configured for, 16 in the
+            paper
         left_context: frames of history that a chunk sees; null for what the system is configured for
         max_tokens_per_frame: most tokens at one frame; null for 3, or for a globally normalised system
             what the sequences in its Z had in training

@@ -78,7 +78,7 @@ def measure_times(
         display: how the live recogniser runs; None to leave it out
         ends: when the words of an utterance truly end, by its id, where that is known
     """
-    encoder_out, frame_lengths = system.model.encoder(batch.features, batch.feature_lengths, chunk)
+    encoder_out, frame_lengths = system.model.encode(batch.features, batch.feature_lengths, chunk)
     weights = reference_weights(
         system.model, encoder_out, frame_lengths, batch.tokens, batch.token_lengths, system.alpha
     )

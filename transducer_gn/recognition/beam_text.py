@@ -1,12 +1,13 @@
 """The text of one utterance as its beam has it. Nothing here needs torch."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.framing import Framing
 from transducer_gn.config.evaluation import SHOW_ALL, DisplayConfig
 from transducer_gn.recognition.display_policy import Presenter, cut_short, stable_words
-from transducer_gn.recognition.transcript import GrowingTranscript, Revisions, Spelling, Transcript
+from transducer_gn.recognition.transcript import GrowingTranscript, Revisions, Spelling, Transcript, Word
 from transducer_gn.search.hypotheses import Beam
 
 
@@ -41,12 +42,24 @@ class BeamText:
             seconds = self._framing.frame_shift * self.beam.frames
             self._presenter.update([word.text for word in so_far.words], stable_words(so_far, False), seconds)
 
+    def take(self) -> tuple[list[Word], list[Word]]:
+        """Words that became settled since the last call, and those that may change; see `GrowingTranscript.take`."""
+        self._check()
+        return self._transcript.take()
+
+    def spelt(self, tokens: Sequence[int]) -> list[str]:
+        """Words that would follow the whole settled ones if `tokens` came after all settled tokens."""
+        return self._transcript.spelt(tokens)
+
     def transcript(self, final: bool) -> Transcript:
         """The text as it is shown, all of it and stable if it is final; UserError if recognition has failed."""
-        if self.error is not None:
-            raise UserError(self.error)
+        self._check()
         transcript = self._transcript.so_far()
         if final:
             # After the end nothing changes any more, whatever the other hypotheses of the beam say.
             return replace(transcript, stable=transcript.text)
         return transcript if self._presenter is None else cut_short(transcript, self._presenter.visible)
+
+    def _check(self) -> None:
+        if self.error is not None:
+            raise UserError(self.error)

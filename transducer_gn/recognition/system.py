@@ -26,7 +26,15 @@ from transducer_gn.model.transducer import Transducer, build_model
 from transducer_gn.recognition.audio import check_samples, read_pieces
 from transducer_gn.recognition.averaging import average_between
 from transducer_gn.recognition.beam_text import BeamText
-from transducer_gn.recognition.checkpoint import Checkpoint, Progress, epoch_path, load_checkpoint, step_path
+from transducer_gn.recognition.checkpoint import (
+    Checkpoint,
+    Progress,
+    epoch_path,
+    inherited_epoch_path,
+    load_checkpoint,
+    step_path,
+)
+from transducer_gn.recognition.devices import chosen_device
 from transducer_gn.recognition.front_end import front_end_of
 from transducer_gn.recognition.stream import LiveStream, StreamingRecogniser, advance_texts
 from transducer_gn.recognition.transcript import Transcript
@@ -213,7 +221,7 @@ def build_system(
     model = build_model(config.model)
     model.load_state_dict(checkpoint.model)
     model.eval().requires_grad_(False)
-    device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = device or chosen_device()
     return System(name, model.to(device), config, Tokenizer(checkpoint.tokenizer), alpha)
 
 
@@ -232,7 +240,7 @@ def read_parameters(folder: Path, choice: SystemConfig) -> tuple[str, Checkpoint
     earlier = None
     # From the very beginning there is nothing to take away, unless the average began anew when alpha had moved.
     if choice.avg < epoch or checkpoint.average["start"] > 0:
-        earlier = load_checkpoint(epoch_path(folder, epoch - choice.avg)).average
+        earlier = load_checkpoint(inherited_epoch_path(folder, epoch - choice.avg)).average
     model = checkpoint.model | average_between(earlier, checkpoint.average)
     return f"epoch-{epoch}-avg-{choice.avg}", replace(checkpoint, model=model)
 

@@ -40,7 +40,7 @@ def recognise(system: System, batch: Batch, settings: RecognitionConfig) -> list
     """Recognise the utterances of a batch, which is on the system's device."""
     if settings.streaming == "chunks":
         return recognised(batch, [history[-1].words for history in show(system, batch, settings)])
-    encoded = system.model.encoder(batch.features, batch.feature_lengths, system.chunk(settings))
+    encoded = system.model.encode(batch.features, batch.feature_lengths, system.chunk(settings))
     return recognise_frames(system, batch, encoded, settings)
 
 
@@ -81,7 +81,7 @@ def show(system: System, batch: Batch, settings: RecognitionConfig) -> list[list
     recogniser = system.recogniser(settings)
     streams = [recogniser.open() for _ in range(len(batch))]
     for stream, features, length in zip(streams, batch.features, batch.feature_lengths.tolist(), strict=True):
-        stream.add_features(features[:length])
+        (stream.add if batch.is_audio else stream.add_features)(features[:length])
         stream.end()
     histories: list[list[Shown]] = [[] for _ in streams]
     framing, size = recogniser.encoder.framing, recogniser.encoder.size

@@ -1,9 +1,11 @@
 """What a search returns, and the hypotheses of one utterance while it is on its way."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from transducer_gn.common.errors import NotFiniteError
 from transducer_gn.search.prefix import Prefix
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class Beam:
         offset: score of the best
         frames: number of frames so far
         faulty: whether the model gave a weight that is NaN or infinitely large; the rest then means nothing
+        watch: called after every frame, for those who want to see more than what the beam comes to in the end
     """
 
     root: Prefix
@@ -60,6 +63,7 @@ class Beam:
     offset: float = 0.0
     frames: int = 0
     faulty: bool = False
+    watch: Callable[["Beam"], None] | None = None
 
     def settle(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """Take the tokens that all hypotheses agree on out of the beam, which then begins after them.
@@ -91,6 +95,8 @@ class Beam:
         top = finished.scores[order[0]] if order else 0.0
         self.scores = [finished.scores[place] - top for place in order]
         self.offset += top
+        if self.watch is not None:
+            self.watch(self)
 
     def size(self) -> int:
         """Number of prefixes that can be reached from the root: what a stream keeps for as long as it runs."""
@@ -175,10 +181,12 @@ def nbest_of(beams: list[Beam], scores: list[list[float]]) -> NBest:
 
 
 def check_faulty(faulty: list[bool]) -> None:
-    """Raise ValueError if the model was at fault for any of the utterances."""
+    """Raise `NotFiniteError`, a ValueError, if the model was at fault for any of the utterances."""
     utterances = [utterance for utterance, is_faulty in enumerate(faulty) if is_faulty]
     if utterances:
-        raise ValueError(f"the model gives weights that are NaN or infinitely large for utterances {utterances}")
+        raise NotFiniteError(
+            f"the model gives weights that are NaN or infinitely large for utterances {utterances}", utterances
+        )
 
 
 def check_frames(encoder_out: "Tensor", frame_lengths: "Tensor") -> list[int]:
