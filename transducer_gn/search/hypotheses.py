@@ -3,12 +3,14 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from transducer_gn.common.errors import NotFiniteError
-from transducer_gn.search.prefixes import Prefix
+from transducer_gn.search.prefix import Prefix
+
+if TYPE_CHECKING:
+    # For type checkers alone: runtimes without torch have beams, too.
+    from torch import Tensor
 
 # The frames at which a hypothesis emitted its tokens, as the last of them and those before it.
 Times = tuple[int, "Times"] | None
@@ -151,7 +153,7 @@ class Round:
         ends: one number per utterance
     """
 
-    scores: Tensor
+    scores: "Tensor"
     prefixes: list[Prefix]
     times: list[Times]
     ends: list[int]
@@ -197,7 +199,7 @@ def check_faulty(faulty: list[bool]) -> None:
         )
 
 
-def check_frames(encoder_out: Tensor, frame_lengths: Tensor) -> list[int]:
+def check_frames(encoder_out: "Tensor", frame_lengths: "Tensor") -> list[int]:
     """The lengths as integers, or a ValueError that says what does not fit. Synchronises with the device."""
     if encoder_out.dim() != 3:
         raise ValueError(f"encoder_out must be [B, T, D]; its shape is {list(encoder_out.shape)}")
