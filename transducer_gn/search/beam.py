@@ -285,7 +285,8 @@ def advance_over(search: BeamSearch, beams: list[Beam], encoder_out: Tensor, len
 
 def _advance(search: BeamSearch, beams: list[Beam], frames: JoinedFrames) -> None:
     """See `advance_over`."""
-    if len(beams) == 1 and not search.exact:
+    # Who watches a beam wants to see it after every frame.
+    if len(beams) == 1 and not search.exact and beams[0].watch is None:
         start, length = frames.starts[0], frames.lengths[0]
         search.advance_alone(beams[0], frames.frames[start : start + length])
         return
