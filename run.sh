@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The main job, from nothing: mini corpus, local baseline, a branch towards global normalisation and, as its fair
 # opponent, the baseline continued for as many updates; then word error rates, emission times and a report that
-# compares them. With --corpus path/to/corpus --front-end moonshine-tiny the same for recordings of one's own, on a public
-# pretrained encoder (docs/own-recordings.md). Any call can be stopped; the same call goes on from there. Arguments go to
-# egs/librispeech/ASR/run.sh (see its --help).
+# compares them. With --corpus path/to/corpus --front-end moonshine-tiny the same for recordings of one's own, on a
+# public pretrained encoder (docs/own-recordings.md). Any call can be stopped; the same call goes on from there.
+# Arguments go to egs/librispeech/ASR/run.sh (see its --help).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 schedule="--branch-epoch 3 --epochs 4"

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from scripts import RECIPE, REPOSITORY
+from small_corpora import write_chapter
 
 from transducer_gn.commands import run
 from transducer_gn.common.errors import UserError
@@ -68,6 +69,27 @@ def test_librispeech_is_the_papers_schedule(librispeech):
         assert (config.competitors.count, config.data.batches.max_duration, config.training.epochs) == (10, 180, 40)
         assert value(command, "--branch-from").endswith("local/epoch-10.pt")
         assert config.model == local.model
+
+
+def test_librispeech_follows_icefall_where_the_paper_does(librispeech, capsys):
+    for name, (config, _) in librispeech.items():
+        assert config.data.batches.noise.enabled and config.model.streaming.tail_padding == 64, name
+        chosen = config.training.validation_sets, config.training.validation_utterances
+        assert chosen == (["dev-clean"], "all") and config.training.keep_epochs == 3
+    # What others branch off from is kept.
+    assert librispeech["local"][0].training.keep_always == (3, 10)
+    assert librispeech["finite-state-local"][0].training.keep_always == (10,)
+    assert librispeech["alpha-0.3"][0].training.keep_always == ()
+    run.main(["--dry-run", "--corpus", "librispeech", "--stop-stage", "0"])
+    assert capsys.readouterr().out.rstrip().endswith("--musan")
+
+
+def test_other_corpora_have_the_papers_system_without_what_is_librispeechs(configurations, librispeech, capsys):
+    own, _ = configurations("--corpus", "some/corpus")["alpha-0.3"]
+    assert own.model.encoder == librispeech["alpha-0.3"][0].model.encoder and own.normalisation.alpha == 0.3
+    assert not own.data.batches.noise.enabled and own.training.validation_sets is None
+    run.main(["--dry-run", "--corpus", "some/corpus", "--stop-stage", "0"])
+    assert "--musan" not in capsys.readouterr().out
 
 
 def test_the_papers_batches_are_a_setting_of_their_own(librispeech, configurations):
@@ -256,3 +278,38 @@ def test_run_sh_is_the_same_command(environment):
 def test_settings_of_branches_change_nothing_of_the_model():
     for path in (REPOSITORY / "conf").glob("*-global.yaml"):
         assert "model:" not in path.read_text()
+
+
+def test_own_recordings_on_a_pretrained_front_end(configurations, capsys, tmp_path):
+    write_chapter(tmp_path / "own" / "train" / "1" / "7", ["1-7-0001", "1-7-0002"])
+    flags = ["--corpus", str(tmp_path / "own"), "--front-end", "moonshine-tiny", "--front-end-file", "F", "--dev", "x"]
+    with pytest.raises(UserError, match="--dev names the part 'x', but the corpus has only train"):
+        run.main(["--dry-run", *flags])
+    flags = flags[:-2]
+    found = configurations(*flags, "--only", "local,local-continued,alpha-0.3")
+    assert {name: (config.normalisation.alpha, config.training.epochs) for name, (config, _) in found.items()} == {
+        "local": (1, 8), "local-continued": (1, 10), "alpha-0.3": (0.3, 10)
+    }  # fmt: skip
+    small = found["alpha-0.3"][0]
+    assert (small.model.front_end.kind, small.model.front_end.right) == ("moonshine-tiny", 320)
+    assert small.data.folder.endswith("data/own-moonshine-tiny")
+    run.main(["--dry-run", *flags, "--stop-stage", "0", "--train", "train"])
+    prepare = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    assert value(prepare, "--vocab-sizes") == str(small.model.vocab_size)
+    assert value(prepare, "--conf").endswith("conf/moonshine-small.yaml")
+    assert (value(prepare, "--front-end-file"), value(prepare, "--train")) == ("F", "train")
+
+
+def test_much_text_has_the_larger_system(configurations, tmp_path):
+    write_chapter(tmp_path / "own" / "train" / "1" / "7", ["1-7-0001"])
+    transcript = tmp_path / "own" / "train" / "1" / "7" / "1-7.trans.txt"
+    transcript.write_text(f"1-7-0001 {'WORD ' * 20000}\n")
+    found = configurations("--corpus", str(tmp_path / "own"), "--front-end", "moonshine-tiny")
+    config, _ = found["local"]
+    assert (config.model.vocab_size, config.model.front_end.right, config.training.epochs) == (250, 0, 12)
+    assert found["alpha-0.3"][0].model == config.model and found["alpha-0.3-n10"][0].competitors.count == 10
+
+
+def test_a_front_ends_file_without_a_front_end_is_refused():
+    with pytest.raises(UserError, match="--front-end-file: is the file of --front-end moonshine-tiny"):
+        run.main(["--dry-run", "--corpus", "mini", "--front-end-file", "F"])

@@ -91,8 +91,6 @@ def front_end_extractor(options: FeatureOptions, config: FrontEndConfig) -> tupl
     """A pretrained front end, read and fitted unless that was done, and all that its vectors depend on."""
     if options.front_end_file is None:
         raise UserError(f"--front-end-file must be given for {config.kind}")
-    if not config.freeze:
-        raise UserError("model.front_end.freeze is false: features of an encoder that is trained along are not stored")
     from transducer_gn.data.features import cuts_of_part
     from transducer_gn.recognition.stored_front_end import (
         FrontEndExtractor,

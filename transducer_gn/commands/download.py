@@ -7,10 +7,6 @@ from transducer_gn.common.command_line import CommandParser, command_parser, set
 from transducer_gn.common.errors import UserError
 from transducer_gn.data.download import CORPORA, download_corpus, download_noise, download_package_file
 
-# Where Moonshine tiny's encoder is published.
-NPM_PACKAGE = "@usefulsensors/moonshine-js@0.1.2"
-FILE_IN_PACKAGE = "dist/model/tiny/float/encoder_model.onnx"
-
 
 @dataclass(frozen=True)
 class DownloadOptions:
@@ -44,4 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.musan:
         print(f"Noise: {download_noise(options.dl_dir)}")
     if options.front_end:
-        print(f"Front end: {download_package_file(NPM_PACKAGE, FILE_IN_PACKAGE, options.dl_dir / 'moonshine-tiny')}")
+        # Imported late: torch takes seconds.
+        from transducer_gn.model.moonshine_file import FILE_IN_PACKAGE, PACKAGE
+
+        print(f"Front end: {download_package_file(PACKAGE, FILE_IN_PACKAGE, options.dl_dir / 'moonshine-tiny')}")

@@ -1,6 +1,7 @@
-"""Measure how much of the exact normaliser Z an N-best list covers, for systems with a finite-state predictor.
+r"""Measure how much of the exact normaliser Z an N-best list covers, for systems with a finite-state predictor.
 
-  nbest_coverage.py --checkpoints [exp/mini/finite-state-local/epoch-5.pt,exp/mini/finite-state-global/epoch-7.pt]
+  transducer-gn nbest-coverage --checkpoints \
+      [exp/mini/finite-state-local/epoch-5.pt,exp/mini/finite-state-global/epoch-7.pt]
 
 For every checkpoint and every N: the share of Z that the reference and N competitors have, and how far the gradient of
 the loss with this list is from the gradient of the exactly normalised loss. At alpha 1 neither has a normaliser, so for
@@ -84,7 +85,7 @@ def measure(system: System, flags: Namespace) -> list[Coverage]:
     chosen = CutSet.from_cuts(cuts[:: max(1, len(cuts) // flags.utterances)][: flags.utterances])
     settings = replace(system.config.data.batches, max_duration=flags.max_duration)
     logging.info("%s: %d utterances", system.name, len(chosen))
-    inputs = Inputs(system.front_end.framing)
+    inputs = Inputs.of(system.config.model.front_end)
     batches = (
         batch.to(system.device) for batch in Batches(chosen, system.tokenizer, settings, training=False, inputs=inputs)
     )

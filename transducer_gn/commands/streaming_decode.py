@@ -1,7 +1,7 @@
 """Recognise audio as it arrives and print the text as it changes.
 
-  streaming_decode.py --checkpoint exp/global/epoch-40.pt speech.wav recordings/
-  arecord -t raw -f S16_LE -r 16000 -c 1 | streaming_decode.py --checkpoint exp/global/epoch-40.pt -
+  transducer-gn stream --checkpoint exp/global/epoch-40.pt speech.wav recordings/
+  arecord -t raw -f S16_LE -r 16000 -c 1 | transducer-gn stream --checkpoint exp/global/epoch-40.pt -
 
 Inputs are audio files, folders of them, or - for raw PCM (mono, 16 bits, little-endian, 16 kHz) on standard input. On a
 terminal the text is rewritten in place, with | after the part that will not change any more; with --json every change
@@ -35,7 +35,7 @@ def parser() -> CommandParser:
     made.add_argument(
         "--max_tokens_per_frame", type=int, help="most tokens between two blanks; by default as decode.py"
     )
-    made.add_argument("--chunk", type=int, help="frames of 40 ms per chunk; by default that of the settings")
+    made.add_argument("--chunk", type=int, help="frames per chunk; by default that of the settings")
     made.add_argument("--left_context", type=int, help="frames of history, a multiple of the chunk")
     made.add_argument("--piece", type=float, default=0.16, help="seconds of audio to take from each input at a time")
     made.add_argument("--concurrent", type=int, default=8, help="inputs to recognise at a time")

@@ -22,6 +22,7 @@ Settings = TypeVar("Settings", bound=IsDataclass)
 
 ADVICE = {
     errno.ENOSPC: "the disk is full; free some space and call again, finished work is kept",
+    errno.EFBIG: "a limit of file sizes (ulimit -f) is reached; raise it and call again, finished work is kept",
     errno.EDQUOT: "your disk quota is used up; free some space and call again, finished work is kept",
     errno.EACCES: "permission denied; choose a folder you may write to, or change its permissions",
     errno.EPERM: "permission denied; choose a folder you may write to, or change its permissions",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # Numbers of frames, one or a tensor of them.
 Frames = TypeVar("Frames", float, "Tensor")
+Count = TypeVar("Count", int, "Tensor")
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,8 @@ class Framing:
         """Samples that so many feature vectors stand for."""
         return features * self.feature_step
 
-    def feature_frames(self, samples: int) -> int:
-        """Feature vectors of an utterance of so many samples, halves rounded up, as lhotse counts them."""
+    def feature_frames(self, samples: Count) -> Count:
+        """Feature vectors of utterances of so many samples, halves rounded up, as lhotse counts them."""
         return (samples + self.feature_step // 2) // self.feature_step
 
     def encoder_frames(self, feature_frames: int) -> int:

@@ -14,6 +14,7 @@ from transducer_gn.config.fields import changed_settings
 from transducer_gn.config.front_end import FrontEndConfig
 from transducer_gn.config.model import EncoderConfig, JoinerConfig, ModelConfig, PredictorConfig, StreamingConfig
 from transducer_gn.config.mwer import MwerConfig
+from transducer_gn.config.serving import ServingConfig
 from transducer_gn.config.synthetic import MiniCorpusConfig
 from transducer_gn.config.training import (
     AlignmentConfig,
@@ -46,6 +47,7 @@ __all__ = [
     "PredictorConfig",
     "RecognitionConfig",
     "SearchConfig",
+    "ServingConfig",
     "SpecAugmentConfig",
     "StorageConfig",
     "StreamingConfig",

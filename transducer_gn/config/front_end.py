@@ -24,7 +24,8 @@ class FrontEndConfig:
         right: milliseconds after a chunk's end that its vectors see, and by which everything is known later
         left_chunks: chunks of history that the pretrained encoder's attention sees; null for all
         stack: vectors of 20 ms that make up one encoder frame
-        freeze: keep the pretrained encoder as it is; vectors are then computed once, by prepare.sh
+        freeze: keep the pretrained encoder as it is, on vectors that prepare.sh has computed once; false trains it
+            along, from audio, at optimiser.front_end_lr. A branch may go from true to false
     """
 
     kind: Literal["filter-banks", "moonshine-tiny"] = "filter-banks"
@@ -79,6 +80,11 @@ class FrontEndConfig:
             subsampling=self.stack,
             right=self.right * SAMPLES_PER_MS,
         )
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether it has parameters that are trained along, so that batches hold audio instead of features."""
+        return self.kind != "filter-banks" and not self.freeze
 
     @property
     def chunk_frames(self) -> int | None:

@@ -26,7 +26,7 @@ class RecipeConfig:
         stop_stage: last stage
         experiments: file that says which runs there are, or its name in conf/experiments; null for
             conf/experiments/CORPUS.yaml, or small where the corpus has settings of its own, or paper; with a
-            pretrained front end, recorded
+            pretrained front end, recorded or recorded-small
         only: only these runs, NAME[,NAME...]
         world_size: processes for each training, one per GPU
         jobs: runs that are trained, decoded or measured side by side

@@ -96,12 +96,14 @@ def download_package_file(package: str, name: str, folder: Path) -> Path:
         if result.returncode != 0 or len(archives) != 1:
             reason = " ".join(result.stderr.split())[-200:] or "no archive came"
             raise UserError(f"npm could not fetch {package} ({reason}); {advice}")
-        with tarfile.open(archives[0]) as archive, replace_when_done(path) as sibling:
-            member = archive.extractfile(f"package/{name}")
-            if member is None:
-                raise UserError(f"the archive of {package} has no {name}; {advice}")
-            with sibling.open("wb") as file:
-                shutil.copyfileobj(member, file)
+        try:
+            with tarfile.open(archives[0]) as archive, replace_when_done(path) as sibling:
+                member = archive.extractfile(f"package/{name}")
+                assert member is not None  # a file, as packages have
+                with sibling.open("wb") as file:
+                    shutil.copyfileobj(member, file)
+        except (KeyError, tarfile.TarError) as error:
+            raise UserError(f"what npm fetched as {package} has no {name}; {advice}") from error
     return path
 
 

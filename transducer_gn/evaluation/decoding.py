@@ -31,7 +31,8 @@ SECONDS_BETWEEN_LINES = 5.0
 def prepared_data(config: EvaluationDataConfig, system: System) -> PreparedData:
     """The data to evaluate a system on; UserError if its features are not those of the system's front end."""
     data = PreparedData(config.data_dir or Path(system.config.data.folder))
-    check_features(data, system.front_end)
+    if not system.config.model.front_end.is_trained:
+        check_features(data, system.front_end)
     return data
 
 
@@ -119,7 +120,7 @@ def evaluation_batches(
 ) -> Iterator[Batch]:
     """Batches of a test set on the system's device, without the utterances that are `done`."""
     settings = replace(system.config.data.batches, max_duration=max_duration)
-    inputs = Inputs(system.front_end.framing)
+    inputs = Inputs.of(system.config.model.front_end)
     cuts = data.cuts(part).filter(NotIn(done))
     for batch in Batches(cuts, system.tokenizer, settings, training=False, inputs=inputs):
         yield batch.to(system.device)

@@ -42,9 +42,9 @@ def evaluation_chunk(config: StreamingConfig) -> Chunk:
 def draw_chunk(config: StreamingConfig, max_frames: int, generator: torch.Generator, multiple: int = 1) -> Chunk:
     """The chunk of one training batch whose longest utterance has `max_frames` encoder frames.
 
-    A number is drawn below `max_frames`. If it is among the largest (a quarter of them) it means full context;
-    otherwise its remainder gives the chunk size, at most `config.max_chunk`, rounded up to a `multiple` of the front
-    end's chunks.
+    A number is drawn below `max_frames`. If it is among the largest (`config.full_context_share` of them) it means full
+    context; otherwise its remainder gives the chunk size, at most `config.max_chunk`, rounded up to a `multiple` of the
+    front end's chunks.
     """
     if not config.dynamic_chunks or max_frames < 2:
         return FULL_CONTEXT

@@ -6,13 +6,14 @@ nothing of later changes, and no gradient flows through it. There are three kind
 
     exact    gives the same numbers as the module on a CPU, digit for digit: where this scales the rows that it
              multiplies instead of its weights, so does the copy. For training
-    quick    multiplies all weights out, and has the share that each token has in the first gates of an LSTM at hand,
-             which is a third of what a step multiplies. For recognition on a CPU
+    quick    multiplies all weights out and packs them (`transducer_gn.model.packed`), and has the share of each token
+             in the first gates of an LSTM at hand, a third of what a step multiplies. For recognition on a CPU
     fused    multiplies all weights out and takes the fewest operations, the whole step of an LSTM in one call. For
              accelerators, where every launch has its price
 """
 
 import copy
+from functools import cached_property
 from typing import Literal, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -23,6 +24,7 @@ from torch.nn import functional
 from transducer_gn.lattice.joint import OutputLayer
 from transducer_gn.model.joiner import Joiner
 from transducer_gn.model.lstm import Lstm, LstmLayer, LstmState
+from transducer_gn.model.packed import PackedWeight
 from transducer_gn.model.precision import full_precision
 from transducer_gn.model.predictor import LstmPredictor, State
 from transducer_gn.model.scaled import ScaledTensor
@@ -69,19 +71,47 @@ class MultipliedTensor(ConstantTensor):
         return functional.linear(x, self(), bias)
 
 
+class PackedTensor(MultipliedTensor):
+    """The same, packed."""
+
+    def __init__(self, tensor: ScaledTensor) -> None:
+        super().__init__(tensor)
+        self._packed = PackedWeight(self()) if self.value.dim() == 2 else None
+
+    def product(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """See `ScaledTensor.product`."""
+        if self._packed is None:
+            return super().product(x, bias)
+        product = self._packed.product(x)
+        return product if bias is None else product.add_(bias)
+
+
+class PackedOutput(OutputLayer):
+    """An output layer of packed weights."""
+
+    @cached_property
+    def _packed(self) -> PackedWeight:
+        return PackedWeight(self.weight, self.bias)
+
+    def logits(self, hidden: Tensor, out: Tensor | None = None) -> Tensor:
+        """See `OutputLayer.logits`."""
+        return self._packed.product(hidden) if out is None else super().logits(hidden, out)
+
+
 class QuickLayer:
     """One layer of an LSTM whose gates stand in the order input, forget, output, cell, so that one call serves three.
 
     Attributes:
-        inputs: [4H, inputs] weights
-        state: [H, 4H] weights, transposed
+        weight: [4H, inputs]
         bias: [4H]
+        inputs: both of them
+        state: [4H, H] weights
     """
 
     def __init__(self, layer: LstmLayer) -> None:
         weights = (layer.input_weight(), layer.state_weight(), layer.bias())
-        self.inputs, state, self.bias = (_reordered(weight) for weight in weights)
-        self.state = state.t()
+        self.weight, state, self.bias = (_reordered(weight) for weight in weights)
+        self.inputs, self.state = PackedWeight(self.weight, self.bias), PackedWeight(state)
 
     def step(self, gates: Tensor, hidden: Tensor, cell: Tensor, after: LstmState) -> None:
         """Write the states [B, H] after this layer's step.
@@ -93,7 +123,7 @@ class QuickLayer:
             after: hidden and cell states [B, H] to be written
         """
         dim = hidden.shape[1]
-        gates.addmm_(hidden, self.state)
+        gates = self.state.added_to(gates, hidden)
         opened, candidate = gates[:, : 3 * dim].sigmoid_(), gates[:, 3 * dim :].tanh_()
         torch.mul(opened[:, dim : 2 * dim], cell, out=after[1]).addcmul_(opened[:, :dim], candidate)
         torch.mul(torch.tanh(after[1], out=candidate), opened[:, 2 * dim :], out=after[0])
@@ -114,7 +144,7 @@ class QuickLstmPredictor(nn.Module):
         self.initial_state = predictor.lstm.initial_state
         self._layers = [QuickLayer(layer) for layer in predictor.lstm.stack()]
         first = self._layers[0]
-        self._gates = functional.linear(predictor.embedding.weight(), first.inputs, first.bias)
+        self._gates = functional.linear(predictor.embedding.weight(), first.weight, first.bias)
         self.output = _copy(predictor.output, "quick")
 
     @full_precision
@@ -124,7 +154,7 @@ class QuickLstmPredictor(nn.Module):
         gates = self._gates.index_select(0, tokens)
         for number, layer in enumerate(self._layers):
             if number > 0:
-                gates = functional.linear(hiddens[:, number - 1], layer.inputs, layer.bias)
+                gates = layer.inputs.product(hiddens[:, number - 1])
             layer.step(gates, state[0][:, number], state[1][:, number], (hiddens[:, number], cells[:, number]))
         return self.output(hiddens[:, -1]), (hiddens, cells)
 
@@ -211,7 +241,7 @@ _kept: WeakKeyDictionary[nn.Module, _Kept] = WeakKeyDictionary()
 def _copy(part: nn.Module, kind: Kind) -> nn.Module:
     """A new copy of a module."""
     if isinstance(part, ScaledTensor):
-        return ConstantTensor(part) if kind == "exact" else MultipliedTensor(part)
+        return {"exact": ConstantTensor, "quick": PackedTensor, "fused": MultipliedTensor}[kind](part)
     if isinstance(part, Lstm) and kind == "fused":
         return FusedLstm(part)
     if type(part) is LstmPredictor and kind == "quick":
@@ -220,5 +250,6 @@ def _copy(part: nn.Module, kind: Kind) -> nn.Module:
     clone._modules = {name: None if child is None else _copy(child, kind) for name, child in part._modules.items()}
     if type(part) is Joiner and isinstance(clone, Joiner):
         clone.__class__ = ConstantJoiner
-        clone._output_layer = OutputLayer(part.output_weight.detach(), part.output_bias.detach())
+        layer = PackedOutput if kind == "quick" else OutputLayer
+        clone._output_layer = layer(part.output_weight.detach(), part.output_bias.detach())
     return clone

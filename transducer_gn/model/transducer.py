@@ -1,13 +1,18 @@
 """The Transducer: encoder, predictor and joiner under one roof, and a pretrained front end where there is one."""
 
-from torch import nn
+from collections.abc import Callable
+
+from torch import Tensor, nn
 
 from transducer_gn.config import ModelConfig
+from transducer_gn.model.chunk import Chunk
 from transducer_gn.model.encoder import Encoder
 from transducer_gn.model.joiner import Joiner
 from transducer_gn.model.moonshine import MOONSHINE_TINY, MoonshineEncoder
 from transducer_gn.model.moonshine_features import MoonshineFeatures
 from transducer_gn.model.predictor import build_predictor
+
+Masks = Callable[[Tensor, Tensor], Tensor]
 
 
 class Transducer(nn.Module):
@@ -32,6 +37,28 @@ class Transducer(nn.Module):
         self.front_end: MoonshineFeatures | None = None
         if config.front_end.kind == "moonshine-tiny":
             self.front_end = MoonshineFeatures(MoonshineEncoder(MOONSHINE_TINY), config.front_end)
+
+    def encode(
+        self, inputs: Tensor, lengths: Tensor, chunk: Chunk, warmup: float = 1.0, masks: Masks | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Encode whole utterances.
+
+        Args:
+            inputs: [B, T', F] feature vectors, or [B, N] samples
+            lengths: [B] how many of them an utterance has
+            chunk: what a frame sees
+            warmup: share of the encoder's warm-up that is done, in training
+            masks: what training does to the vectors of samples, given these and their numbers
+
+        Returns:
+            frames [B, T, D], zero at padding, and their numbers [B]
+        """
+        if inputs.dim() == 2:
+            if self.front_end is None:
+                raise ValueError("filter banks are computed before a batch is made")
+            inputs, lengths = self.front_end(inputs, lengths)
+            inputs = masks(inputs, lengths) if masks is not None else inputs
+        return self.encoder(inputs, lengths, chunk, warmup)
 
 
 def build_model(config: ModelConfig) -> Transducer:

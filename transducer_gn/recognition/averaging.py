@@ -41,7 +41,8 @@ class RunningAverage:
         """Go on from what `state_dict` gave."""
         self.start, self.count = state["start"], state["count"]
         for name, value in self.parameters.items():
-            value.copy_(state["parameters"][name])
+            # What was frozen until now is its own average.
+            value.copy_(state["parameters"].get(name, value))
 
 
 def _trained(model: nn.Module) -> Iterator[tuple[str, Tensor]]:

@@ -1,7 +1,7 @@
 """Recognising batches: beam or greedy search, over whole utterances or truly chunk by chunk."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -29,6 +29,7 @@ def recognition_identity(system: System, settings: RecognitionConfig, data: Prep
         "alpha": system.alpha,
         "settings": asdict(settings),
         "tokens_per_frame": system.tokens_per_frame(settings),
+        "tail_padding": len(system.tail(settings)),
         "utterances": file_fingerprint(manifest) if manifest.is_file() else None,
     }
 
@@ -51,8 +52,20 @@ def recognise(system: System, batch: Batch, settings: RecognitionConfig) -> list
     """Recognise the utterances of a batch, which is on the system's device."""
     if settings.streaming == "chunks":
         return recognised(batch, [history[-1].words for history in show(system, batch, settings)])
-    encoded = system.model.encoder(batch.features, batch.feature_lengths, system.chunk(settings))
+    padded = with_tail(batch, system.tail(settings))
+    encoded = system.model.encode(padded.features, padded.feature_lengths, system.chunk(settings))
     return recognise_frames(system, batch, encoded, settings)
+
+
+def with_tail(batch: Batch, tail: Tensor) -> Batch:
+    """A batch with feature frames [n, F] after the end of each utterance."""
+    count = len(tail)
+    if count == 0:
+        return batch
+    features = torch.nn.functional.pad(batch.features, (0, 0, 0, count))
+    for row, length in enumerate(batch.feature_lengths.tolist()):
+        features[row, length : length + count] = tail
+    return replace(batch, features=features, feature_lengths=batch.feature_lengths + count)
 
 
 def recognise_frames(
@@ -92,7 +105,7 @@ def show(system: System, batch: Batch, settings: RecognitionConfig) -> list[list
     recogniser = system.recogniser(settings)
     streams = [recogniser.open() for _ in range(len(batch))]
     for stream, features, length in zip(streams, batch.features, batch.feature_lengths.tolist(), strict=True):
-        stream.add_features(features[:length])
+        (stream.add if batch.is_audio else stream.add_features)(features[:length])
         stream.end()
     histories: list[list[Shown]] = [[] for _ in streams]
     framing, size = recogniser.encoder.framing, recogniser.encoder.size

@@ -1,11 +1,13 @@
 """What a search returns, and the hypotheses of one utterance while it is on its way."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
+from transducer_gn.common.errors import NotFiniteError
 from transducer_gn.search.prefixes import Prefix
 
 # The frames at which a hypothesis emitted its tokens, as the last of them and those before it.
@@ -49,6 +51,7 @@ class Beam:
         offset: score of the best
         frames: number of frames so far
         faulty: whether the model gave a weight that is NaN or infinitely large; the rest then means nothing
+        watch: called after every frame, for those who want to see more than what the beam comes to in the end
     """
 
     root: Prefix
@@ -58,6 +61,7 @@ class Beam:
     offset: float = 0.0
     frames: int = 0
     faulty: bool = False
+    watch: Callable[["Beam"], None] | None = None
 
     def settle(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """Take the tokens that all hypotheses agree on out of the beam, which then begins after them.
@@ -163,10 +167,12 @@ def nbest_of(beams: list[Beam], scores: list[list[float]]) -> NBest:
 
 
 def check_faulty(faulty: list[bool]) -> None:
-    """Raise ValueError if the model was at fault for any of the utterances."""
+    """Raise `NotFiniteError`, a ValueError, if the model was at fault for any of the utterances."""
     utterances = [utterance for utterance, is_faulty in enumerate(faulty) if is_faulty]
     if utterances:
-        raise ValueError(f"the model gives weights that are NaN or infinitely large for utterances {utterances}")
+        raise NotFiniteError(
+            f"the model gives weights that are NaN or infinitely large for utterances {utterances}", utterances
+        )
 
 
 def check_frames(encoder_out: Tensor, frame_lengths: Tensor) -> list[int]:

@@ -14,10 +14,9 @@ from lhotse import CutSet
 from torch import Tensor
 
 from transducer_gn.config import RecognitionConfig
-from transducer_gn.data.batches import Batch, BatchDataset, Inputs
+from transducer_gn.data.batches import Batch, BatchDataset, Inputs, NumberedCuts
 from transducer_gn.data.labels import group_of, time_spans
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.data.sampling import NumberedCuts
 from transducer_gn.recognition.system import System
 from transducer_gn.search.beam import BeamSearch
 from transducer_gn.synthetic.sentences import AMBIGUOUS
@@ -54,7 +53,7 @@ class Readings:
 def follow_readings(system: System, batch: Batch) -> list[Readings]:
     """Run a beam over the utterances of a batch, all of which have a pair, and look at it after every frame."""
     settings, framing = RecognitionConfig(), system.model.encoder.framing
-    encoder_out, lengths = system.model.encoder(batch.features, batch.feature_lengths, system.chunk(settings))
+    encoder_out, lengths = system.model.encode(batch.features, batch.feature_lengths, system.chunk(settings))
     search = BeamSearch(system.model, BEAM, system.alpha, system.tokens_per_frame(settings))
     frames = search.project(encoder_out)
     beams = search.start(len(batch))
@@ -106,7 +105,7 @@ def ambiguous_batch(system: System, data: PreparedData, part: str) -> Batch | No
         return None
     # Those of one speaker stand together: spread the choice over all.
     chosen = cuts[:: max(1, len(cuts) // MOST_UTTERANCES)][:MOST_UTTERANCES]
-    inputs = Inputs(system.front_end.framing)
+    inputs = Inputs.of(system.config.model.front_end)
     dataset = BatchDataset(system.tokenizer, system.config.data.batches, augment=False, inputs=inputs)
     return dataset[NumberedCuts(0, 0, CutSet.from_cuts(chosen))].to(system.device)
 

@@ -39,6 +39,7 @@ SUMS = (
     "regulariser",
     "reference_share",
     "competitors",
+    "cut",
     "expected_errors",
     "reference_units",
     "frames",
@@ -77,11 +78,13 @@ class Objective:
         loss: to minimise; the sum over utterances, regulariser included
         sums: sums over the batch, by name, that can be added up over batches and ranks: see `metrics`
         log_sums: see `Terms`
+        fault: why there is no such objective, and the loss is NaN; None where all is well, as far as is known yet
     """
 
     loss: Tensor
     sums: Mapping[str, Tensor]
     log_sums: Tensor
+    fault: str | None = None
 
     def metrics(self) -> dict[str, float]:
         """Values to look at; waits for the device."""
@@ -107,6 +110,7 @@ def combine(terms: Terms, point: SchedulePoint, frame_lengths: Tensor) -> Object
         "regulariser": terms.regulariser,
         "reference_share": unknown if terms.reference_share is None else terms.reference_share.sum(),
         "competitors": terms.competitors,
+        "cut": torch.zeros(()),
         "expected_errors": unknown if terms.errors is None else terms.errors.expected.sum(),
         "reference_units": torch.tensor(0 if terms.errors is None else terms.errors.reference_units),
         "frames": frame_lengths.sum(),
@@ -133,10 +137,11 @@ def metrics(sums: Mapping[str, Tensor]) -> dict[str, float]:
 
     Returns:
         loss, numerator: per frame; regulariser: mean of log_sum^2, unweighted; competitors: mean number of distinct
-        competitors; log_normaliser: log Z per frame; reference_share: mean over utterances of the reference's share of
-        Z (at 1, competitors have become useless and nothing is learnt). At alpha 1 Z has no say and is not computed:
-        if that is so for any batch, there is no log_normaliser, while the share is 1 of a list that holds the reference
-        alone, and missing as well where Z would be exact; expected_errors: per word (or token) of the references, only
+        competitors; competitors_cut: mean number of those as long as is allowed; log_normaliser: log Z per frame;
+        reference_share: mean over utterances of the reference's share of Z (at 1, competitors have become useless and
+        nothing is learnt). At alpha 1 Z has no say and is not computed: if that is so for any batch, there is no
+        log_normaliser, while the share is 1 of a list that holds the reference alone, and missing as well where Z
+        would be exact; expected_errors: per word (or token) of the references, only
         where all batches have them
     """
     names = list(sums)
@@ -146,6 +151,7 @@ def metrics(sums: Mapping[str, Tensor]) -> dict[str, float]:
     found = {name: values[name] / frames for name in per_frame} | {
         name: values[name] / utterances for name in ("reference_share", "competitors")
     }
+    found["competitors_cut"] = values["cut"] / utterances
     found["expected_errors"] = values["expected_errors"] / max(values["reference_units"], 1.0)
     unknown = {name for name in ("log_normaliser", "reference_share", "expected_errors") if math.isnan(found[name])}
     return {name: value for name, value in found.items() if name not in unknown}

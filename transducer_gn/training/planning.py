@@ -93,7 +93,9 @@ class Planner:
         """The chunk of a batch; the same draw on all ranks. Reads lengths before they go to the device."""
         seed = stable_seed("chunk", self._config.training.seed, self._epoch, number)
         model = self._config.model
-        frames = int(model.front_end.framing.encoder_lengths(batch.feature_lengths).max())
+        framing, lengths = model.front_end.framing, batch.feature_lengths
+        lengths = framing.feature_frames(lengths) if batch.is_audio else lengths
+        frames = int(framing.encoder_lengths(lengths).max())
         generator = torch.Generator().manual_seed(seed)
         return draw_chunk(model.streaming, frames, generator, model.front_end.chunk_frames or 1)
 

@@ -3,14 +3,18 @@
 No step reaches back, and nothing here names a device: all is where the model is.
 """
 
+import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
+from transducer_gn.common.errors import NotFiniteError
 from transducer_gn.config import Config
 from transducer_gn.data.batches import Batch
+from transducer_gn.data.spec_augment import spec_augment
 from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
 from transducer_gn.model.chunk import Chunk
@@ -21,6 +25,7 @@ from transducer_gn.training.clock import Clock
 from transducer_gn.training.exact_objective import exact_objective
 from transducer_gn.training.expected_errors import ErrorCounter
 from transducer_gn.training.nbest_objective import nbest_objective
+from transducer_gn.training.not_finite import failed_objective
 from transducer_gn.training.objective import Objective
 from transducer_gn.training.schedule import SchedulePoint
 
@@ -58,10 +63,13 @@ class TrainingPass(nn.Module):
         self._errors = errors
 
     def forward(self, plan: Plan, point: SchedulePoint, warmup: float, clock: Clock) -> Objective:
-        """The objective of one batch, which is on the model's device."""
-        with clock.part("encoder"):
-            encoder_out, frame_lengths = self.encode(plan.batch, plan.chunk, warmup)
-        return self.objective(encoder_out, frame_lengths, plan, point, clock)
+        """The objective of one batch, which is on the model's device; one of NaN where weights are not finite."""
+        try:
+            with clock.part("encoder"):
+                encoder_out, frame_lengths = self.encode(plan.batch, plan.chunk, warmup, plan.seed)
+            return self.objective(encoder_out, frame_lengths, plan, point, clock)
+        except NotFiniteError as error:
+            return failed_objective(self.model, error)
 
     def objective(
         self, encoder_out: Tensor, frame_lengths: Tensor, plan: Plan, point: SchedulePoint, clock: Clock
@@ -85,12 +93,23 @@ class TrainingPass(nn.Module):
         with clock.part("objective"):
             return self._nbest(encoder_out, frame_lengths, plan, competitors, point)
 
-    def encode(self, batch: Batch, chunk: Chunk, warmup: float = 1.0) -> tuple[Tensor, Tensor]:
-        """Encoder frames [B, T, D] and their numbers [B], in the configured precision."""
+    def encode(self, batch: Batch, chunk: Chunk, warmup: float = 1.0, seed: int | None = None) -> tuple[Tensor, Tensor]:
+        """Encoder frames [B, T, D] and their numbers [B], in the configured precision.
+
+        Args:
+            batch: features, or samples for a front end that is trained along
+            chunk: what a frame sees
+            warmup: share of the encoder's warm-up that is done
+            seed: of the masks on what the front end makes of samples; None for no masks
+        """
         precision = PRECISIONS[self.config.training.precision]
+        masks, settings = None, self.config.data.batches.spec_augment
+        if seed is not None and self.training and settings.enabled:
+            draw = random.Random(seed)
+            masks = partial(spec_augment, settings=settings, draw=draw)
         device = batch.features.device.type
         with torch.autocast(device, precision, enabled=precision != torch.float32):
-            return self.model.encoder(batch.features, batch.feature_lengths, chunk, warmup)
+            return self.model.encode(batch.features, batch.feature_lengths, chunk, warmup, masks)
 
     def search(self, encoder_out: Tensor, frame_lengths: Tensor, batch: Batch, alpha: float) -> Competitors:
         """Competitors of a batch under the model as it is; no gradient flows.
@@ -137,7 +156,11 @@ class TrainingPass(nn.Module):
         outputs = self.model.predictor.unroll_tree(tree.parents, tree.tokens, tree.depths)
         inputs = self.model.joiner.lattice_inputs(encoder_out, frame_lengths, outputs)
         generator = torch.Generator().manual_seed(plan.seed)
-        return nbest_objective(inputs, tree, point, self.config.objective, generator, errors)
+        objective = nbest_objective(inputs, tree, point, self.config.objective, generator, errors)
+        if competitors is None:
+            return objective
+        cut = competitors.cut(plan.batch.token_lengths, self.config.competitors)
+        return replace(objective, sums={**objective.sums, "cut": cut.sum()})
 
     def _exact(self, encoder_out: Tensor, frame_lengths: Tensor, batch: Batch, point: SchedulePoint) -> Objective:
         """The objective with Z over all sequences."""
