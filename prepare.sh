@@ -5,10 +5,11 @@ set -euo pipefail
 
 usage() {
   cat <<'HELP'
-Usage: ./prepare.sh [--corpus mini|librispeech|librispeech-100|mini-librispeech|DIR] [options]
+Usage: ./prepare.sh [--corpus mini|mini-near|librispeech|librispeech-100|mini-librispeech|DIR] [options]
 
 Corpora
   mini              (default) spoken here by espeak-ng, with ambiguous words; needs no network
+  mini-near         the same with the settling word at once or after one word, so that waiting pays
   librispeech       all 960 hours; librispeech-100 and mini-librispeech are smaller
   DIR               anything in LibriSpeech's layout: DIR/PART/SPEAKER/CHAPTER/*.flac, *.trans.txt
 
@@ -38,6 +39,7 @@ Options
   --musan               also prepare MUSAN noise
   --shar                also export as Shar; --shard-size N utterances per file (1000)
   --hours H             mini: hours of training audio (about 5.6 without it)
+  --distances N[,N...]  mini: words between an ambiguous word and the one that settles it (all from 0 to 6)
   --seed N              mini: all text and audio depend on it (0)
 HELP
 }
@@ -49,7 +51,7 @@ fail() {
 
 corpus=mini stage=0 stop_stage=100 data_dir= dl_dir=download nj=$(nproc)
 train= dev= test= skip_bad=false musan=false shar=false shard_size=1000
-vocab_sizes= token_model=unigram speed_factors= tick_power= hours= seed=0
+vocab_sizes= token_model=unigram speed_factors= tick_power= hours= distances= seed=0
 front_end=filter-banks front_end_file= conf=
 
 while [ $# -gt 0 ]; do
@@ -59,7 +61,7 @@ while [ $# -gt 0 ]; do
     --musan) musan=true; shift; continue ;;
     --shar) shar=true; shift; continue ;;
     --corpus | --stage | --stop-stage | --data-dir | --dl-dir | --nj | --train | --dev | --test | --vocab-sizes | \
-      --token-model | --speed-factors | --tick-power | --hours | --seed | --shard-size | --front-end | \
+      --token-model | --speed-factors | --tick-power | --hours | --distances | --seed | --shard-size | --front-end | \
       --front-end-file | --conf) ;;
     *) fail "unknown option $1; see ./prepare.sh --help" ;;
   esac
@@ -93,8 +95,9 @@ case $front_end in
   *) fail "--front-end must be filter-banks or moonshine-tiny, not '$front_end'" ;;
 esac
 case $corpus in
-  mini)
-    data_dir=${data_dir:-$here/data/mini$suffix}
+  mini | mini-near)
+    [ "$corpus" = mini ] || distances=${distances:-0,1}
+    data_dir=${data_dir:-$here/data/$corpus$suffix}
     corpus_dir=$data_dir/corpus
     vocab_sizes=${vocab_sizes:-250,32}
     speed_factors=${speed_factors:-none}
@@ -134,9 +137,10 @@ local_program() { python "$here/local/$1.py" "${@:2}"; }
 
 if runs 0; then
   case $corpus in
-    mini)
+    mini | mini-near)
       log 0 "mini corpus in $corpus_dir"
-      local_program make_mini_corpus --corpus-dir "$corpus_dir" --nj "$nj" --seed "$seed" ${hours:+--hours "$hours"}
+      local_program make_mini_corpus --corpus-dir "$corpus_dir" --nj "$nj" --seed "$seed" ${hours:+--hours "$hours"} \
+        ${distances:+--distances "[$distances]"}
       ;;
     librispeech | librispeech-100 | mini-librispeech)
       log 0 "$corpus in $dl_dir"

@@ -35,6 +35,7 @@ OPTIONAL = {
     "matplotlib": {"reporting", "synthetic"},
     "tensorboard": {"training"},
     "torch.utils.tensorboard": {"training"},
+    "websockets": {"serving"},
 }
 # The front door: `transducer_gn/__init__.py` opens these and nothing else.
 FRONT_DOOR = {"config", "recognition"}

@@ -6,6 +6,7 @@ import importlib
 import os
 import shlex
 import subprocess
+from dataclasses import replace
 
 import pytest
 from scripts import RECIPE, REPOSITORY
@@ -15,6 +16,7 @@ from transducer_gn.commands import run
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import Config, read_config
 
+PAPERS_BATCHES = REPOSITORY / "conf" / "librispeech-global-40s.yaml"
 RUNS = {
     "local", "local-continued", "alpha-0.8", "alpha-0.6", "alpha-0.3", "alpha-0.1", "alpha-0", "alpha-0.3-early",
     "alpha-0.3-n2", "alpha-0.3-n5", "alpha-0.3-unregularised", "lookahead", "finite-state-local",
@@ -64,9 +66,38 @@ def test_librispeech_is_the_papers_schedule(librispeech):
         config, command = librispeech[f"alpha-{alpha}"]
         normalisation = config.normalisation
         assert (normalisation.alpha, normalisation.alpha_per_epoch, normalisation.regulariser) == (alpha, 0.25, 0.01)
-        assert (config.competitors.count, config.data.batches.max_duration, config.training.epochs) == (10, 40, 40)
+        assert (config.competitors.count, config.data.batches.max_duration, config.training.epochs) == (10, 180, 40)
         assert value(command, "--branch-from").endswith("local/epoch-10.pt")
         assert config.model == local.model
+
+
+def test_librispeech_follows_icefall_where_the_paper_does(librispeech, capsys):
+    for name, (config, _) in librispeech.items():
+        assert config.data.batches.noise.enabled and config.model.streaming.tail_padding == 64, name
+        chosen = config.training.validation_sets, config.training.validation_utterances
+        assert chosen == (["dev-clean"], "all") and config.training.keep_epochs == 3
+    # What others branch off from is kept.
+    assert librispeech["local"][0].training.keep_always == (3, 10)
+    assert librispeech["finite-state-local"][0].training.keep_always == (10,)
+    assert librispeech["alpha-0.3"][0].training.keep_always == ()
+    run.main(["--dry-run", "--corpus", "librispeech", "--stop-stage", "0"])
+    assert capsys.readouterr().out.rstrip().endswith("--musan")
+
+
+def test_other_corpora_have_the_papers_system_without_what_is_librispeechs(configurations, librispeech, capsys):
+    own, _ = configurations("--corpus", "some/corpus")["alpha-0.3"]
+    assert own.model.encoder == librispeech["alpha-0.3"][0].model.encoder and own.normalisation.alpha == 0.3
+    assert not own.data.batches.noise.enabled and own.training.validation_sets is None
+    run.main(["--dry-run", "--corpus", "some/corpus", "--stop-stage", "0"])
+    assert "--musan" not in capsys.readouterr().out
+
+
+def test_the_papers_batches_are_a_setting_of_their_own(librispeech, configurations):
+    papers = configurations("--corpus", "librispeech", "--global-conf", str(PAPERS_BATCHES))
+    for name, (config, _) in papers.items():
+        ours = librispeech[name][0]
+        shorter = replace(ours.data.batches, max_duration=40 if "--branch-from" in librispeech[name][1] else 180)
+        assert config == replace(ours, data=replace(ours.data, batches=shorter)), name
 
 
 def test_the_other_experiments_differ_in_one_thing(librispeech):
@@ -138,6 +169,46 @@ def test_every_command_parses_with_its_own_parser(commands):
         assert name == "train" or name == "report" or parsed.sets == ["a", "b"]
 
 
+def test_other_seeds_and_every_epoch(commands):
+    flags = ["--corpus", "mini-near", "--experiments", "near", "--seeds", "1,2", "--every-epoch", "true"]
+    shown = commands(*flags, "--exp-root", "here", "--latency-utterances", "3", "--stop-stage", "5")
+    names = [command[0].rsplit("/", 1)[1] for command in shown]
+    kinds = ["train.py"] * 3 + ["decode.py"] * 3 + ["compute_latency.py"] * 3 + ["over_epochs.py"] * 3
+    assert names == [*kinds * 3, "report.py"]
+    importlib.import_module("transducer_gn.commands.over_epochs").parser().parse_args(shown[9][1:])
+    trainings = [command for command in shown if command[0].endswith("train.py")]
+    roots = [value(command, "--exp-dir").rsplit("/", 1)[0] for command in trainings]
+    assert roots == 3 * ["here"] + 3 * ["here-seed1"] + 3 * ["here-seed2"]
+    assert value(trainings[-1], "--training.seed") == value(trainings[-1], "--data.batches.seed") == "2"
+    assert "--training.seed" not in trainings[0]
+    assert value(trainings[-1], "--branch-from") == "here-seed2/local/epoch-3.pt"
+    assert value(shown[-1], "--seeds") == "[here-seed1,here-seed2]" and value(shown[-1], "--exp-root") == "here"
+
+
+def test_a_small_chunk_is_all_that_training_ever_sees(configurations):
+    for conf, chunk in (([], 4), (["--conf", str(REPOSITORY / "conf" / "mini-near-320.yaml")], 8)):
+        runs = configurations("--corpus", "mini-near", "--experiments", "near", "--stop-stage", "2", *conf)
+        assert list(runs) == ["local", "local-continued", "alpha-0.3"]
+        for config, _ in runs.values():
+            streaming = config.model.streaming
+            assert (streaming.chunk, streaming.max_chunk, streaming.full_context_share) == (chunk, chunk, 0)
+
+
+def test_expected_errors_branch_off_from_local_and_from_global(configurations):
+    runs = configurations(
+        "--corpus", "an4", "--experiments", "mwer", "--branch-epoch", "6", "--early-epoch", "8", "--epochs", "9"
+    )
+    weights = {name: config.mwer.weight for name, (config, _) in runs.items()}
+    assert [name for name, weight in weights.items() if weight > 0] == ["local-mwer", "both", "alpha-0.3-mwer"]
+    local, command = runs["local-mwer"]
+    assert local.normalisation.alpha == 1 and local.mwer.scores == "local"
+    assert value(command, "--branch-from").endswith("local/epoch-6.pt")
+    further, command = runs["alpha-0.3-mwer"]
+    assert (further.normalisation.alpha_at(0.0), further.mwer.scores) == (0.3, "raw")
+    assert value(command, "--branch-from").endswith("alpha-0.3/epoch-8.pt")
+    assert {config.data.batches.max_duration for name, (config, _) in runs.items() if name != "local"} == {30}
+
+
 def test_a_run_that_is_done_is_not_trained_again(commands, tmp_path):
     (tmp_path / "local").mkdir()
     (tmp_path / "local" / "epoch-4.pt").touch()
@@ -176,6 +247,7 @@ def test_cores_are_shared_among_jobs(monkeypatch, jobs, first, later):
         (["--stage"], "--stage needs a value"),
         (["--epochs", "many"], "--epochs must be a whole number or null, not 'many'"),
         (["--jobs", "0"], "--jobs: must be at least 1, not 0"),
+        (["--seeds", "1,x"], "--seeds: must be whole numbers with commas between them, not '1,x'"),
         (["--counts", "2,x"], "--counts: must be whole numbers with commas between them, not '2,x'"),
         (["--branch-epoch", "50"], "--branch-epoch must be at most"),
         (["--early-epoch", "50"], "alpha-0.3-early branches off after epoch 50 of local, which has 40"),

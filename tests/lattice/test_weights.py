@@ -64,8 +64,9 @@ def tile_points(request, monkeypatch):
 
 @pytest.fixture(params=[False, True], ids=["by utterance", "across utterances"])
 def across(request, monkeypatch):
-    """Tiles as on a CPU, and as on a GPU."""
+    """Tiles as on a CPU, and as on a GPU where rows are few."""
     monkeypatch.setitem(tiles.ACROSS_UTTERANCES, "cpu", request.param)
+    monkeypatch.setattr(tiles, "MORE_TILES", 0)
 
 
 @pytest.mark.usefixtures("tile_points", "across")
@@ -163,7 +164,8 @@ def test_padding_is_never_read(function):
 
 
 @pytest.mark.parametrize("points", [1, 7, 12, 20, 35, 64, 1000])
-def test_tiles_cover_every_row_once_within_their_size(points):
+def test_tiles_cover_every_row_once_within_their_size(points, monkeypatch):
+    monkeypatch.setattr(tiles, "MORE_TILES", 0)
     counts, frame_counts = [4, 2, 3, 5, 0, 1], [7, 0, 5, 9, 3, 2]
     utterances = torch.repeat_interleave(torch.arange(6), torch.tensor(counts))
     rows = Rows(torch.arange(15), torch.zeros(15, dtype=torch.int64), utterances, counts)
@@ -180,6 +182,15 @@ def test_tiles_cover_every_row_once_within_their_size(points):
     for tile, after in itertools.pairwise(found):
         longest = max(tile.frames.stop, frame_counts[utterances[after.rows.start]])
         assert (tile.shape[0] + 1) * longest > points
+
+
+@pytest.mark.parametrize(("points", "shared"), [(20, False), (1000, True)])
+def test_rows_of_an_utterance_that_fill_tiles_by_themselves_share_its_frames(points, shared):
+    utterances = torch.arange(3).repeat_interleave(20)
+    rows = Rows(torch.arange(60), torch.zeros(60, dtype=torch.int64), utterances, [20, 20, 20])
+    found = tiles.make_tiles(rows, [10, 10, 10], points, across=True)
+    assert {type(tile) for tile in found} == {tiles.SharedTile if shared else tiles.UtteranceTile}
+    assert len(found) == (1 if points == 1000 else 30)
 
 
 @pytest.mark.usefixtures("across")

@@ -26,6 +26,7 @@ def as_on_a_gpu(monkeypatch):
     of several utterances, as on a GPU.
     """
     monkeypatch.setitem(tiles.ACROSS_UTTERANCES, "cpu", True)
+    monkeypatch.setattr(tiles, "MORE_TILES", 0)
     monkeypatch.setattr(beam, "may_look", lambda tensor: False)
 
 

@@ -8,104 +8,15 @@ import math
 import oracles
 import pytest
 import torch
+from list_cases import EXACT, WIDTH, Case, lattice_inputs
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import ObjectiveConfig
 from transducer_gn.lattice import finite_state, recursion, tiles, tree_lattice
-from transducer_gn.lattice.joint import LatticeInputs, OutputLayer
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
-from transducer_gn.training.dense_objective import dense_objective
 from transducer_gn.training.nbest_objective import nbest_objective, nbest_terms
 from transducer_gn.training.objective import metrics
 from transducer_gn.training.schedule import SchedulePoint
-
-WIDTH, VOCABULARY = 5, 4
-EXACT = ObjectiveConfig(regulariser_points="all", negligible=0.0)
-
-
-def lattice_inputs(frames, frame_lengths, prefixes, weight, bias):
-    return LatticeInputs(frames, frame_lengths, prefixes, OutputLayer(weight, bias))
-
-
-def schedule_point(alpha, regulariser_weight=0.0, diagonal_prior=0.0):
-    return SchedulePoint(alpha, regulariser_weight, diagonal_prior)
-
-
-class Case:
-    """Random joiner inputs of a batch in which prefixes are shared, sequences repeat and some are missing."""
-
-    def __init__(self, seed, utterances=3, sequences=5, longest=4, frames=4, dtype=torch.float64):
-        generator = torch.Generator().manual_seed(seed)
-
-        def normal(*shape):
-            return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
-
-        self.tokens = torch.randint(1, VOCABULARY, (utterances, sequences, longest), generator=generator)
-        self.lengths = torch.randint(-1, longest + 1, (utterances, sequences), generator=generator)
-        self.lengths[:, 0] = torch.randint(0, longest + 1, (utterances,), generator=generator)
-        self.tokens[:, 1], self.lengths[:, 1] = self.tokens[:, 0], self.lengths[:, 0]  # the search found the reference
-        self.frame_lengths = torch.randint(1, frames + 1, (utterances,), generator=generator)
-        self.tree = build_prefix_tree(self.tokens, self.lengths)
-        self.frames, self.prefixes = normal(utterances, frames, WIDTH), normal(len(self.tree.parents), WIDTH)
-        self.weight, self.bias = normal(VOCABULARY, WIDTH), normal(VOCABULARY)
-        self.leaves = (self.frames, self.prefixes, self.weight, self.bias)
-
-    def inputs(self):
-        return lattice_inputs(self.frames, self.frame_lengths, self.prefixes, self.weight, self.bias)
-
-    def objective(self, settings=EXACT, generator=None, **point):
-        return nbest_objective(self.inputs(), self.tree, schedule_point(**point), settings, generator)
-
-    def dense(self, **point):
-        """The paper's way, with the same prefixes laid out for each sequence."""
-        prefixes = self.prefixes[self.tree.nodes].flatten(0, 2)
-        inputs = lattice_inputs(self.frames, self.frame_lengths, prefixes, self.weight, self.bias)
-        return dense_objective(inputs, self.tokens, self.lengths, schedule_point(**point))
-
-    def alone(self, b, sequences=slice(None)):
-        """(inputs, tree) of one utterance, without padding frames."""
-        tree = build_prefix_tree(self.tokens[b : b + 1, sequences], self.lengths[b : b + 1, sequences])
-        length = int(self.frame_lengths[b])
-        prefixes = self.prefixes[self.tree.utterances == b][: len(tree.parents)]
-        arguments = (self.frames[b : b + 1, :length], self.frame_lengths[b : b + 1], prefixes)
-        return lattice_inputs(*arguments, self.weight, self.bias), tree
-
-    def logits(self, b, s):
-        """[U + 1][T][V] raw weights of one sequence."""
-        hidden = torch.tanh(self.frames[b] + self.prefixes[self.tree.nodes[b, s]][:, None])
-        return hidden @ self.weight.t() + self.bias
-
-    def literal(self, alpha, regulariser_weight, diagonal_prior=0.0):
-        """The formula of the paper by enumeration of alignments; the prior is on the tokens of the reference."""
-        total = 0.0
-        for b, frames in enumerate(self.frame_lengths.tolist()):
-            seen, raw_scores, squares = [], [], []
-            for s, length in enumerate(self.lengths[b].tolist()):
-                sequence = tuple(self.tokens[b, s, : max(length, 0)].tolist())
-                if length < 0 or sequence in seen:
-                    continue
-                seen.append(sequence)
-                logits = self.logits(b, s).detach()
-                token = [[float(logits[u, t, v]) for t in range(frames)] for u, v in enumerate(sequence)]
-                blank = [[float(logits[u, t, 0]) for t in range(frames)] for u in range(length + 1)]
-                log_sum = [[float(logits[u, t].logsumexp(0)) for t in range(frames)] for u in range(length + 1)]
-                raw_scores.append(oracles.sequence_score(token, blank, length, frames))
-                squares += [x * x for row in log_sum for x in row]
-                if s == 0:
-                    interpolated = [
-                        [
-                            [w - alpha * z for w, z in zip(*rows, strict=True)]
-                            for rows in zip(arcs, log_sum, strict=False)
-                        ]
-                        for arcs in (token, blank)
-                    ]
-                    for u, t in itertools.product(range(length), range(frames)):
-                        away = (t + 0.5) / frames - (u + 0.7) / length
-                        interpolated[0][u][t] -= diagonal_prior * away**2
-                    total -= oracles.sequence_score(*interpolated, length, frames)
-            total += (1 - alpha) * oracles.log_sum_exp(raw_scores)
-            total += regulariser_weight * frames * sum(squares) / len(squares)
-        return total
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.3, 0.0])
@@ -135,6 +46,7 @@ def test_diagonal_prior_is_on_the_alignments_of_the_reference(seed, alpha):
 @pytest.mark.parametrize("seed", range(20))
 def test_gradients_equal_those_of_dense_lattices(seed, alpha, across, monkeypatch):
     monkeypatch.setitem(tiles.ACROSS_UTTERANCES, "cpu", across)
+    monkeypatch.setattr(tiles, "MORE_TILES", 0)
     monkeypatch.setitem(tiles.PAIR_POINTS, "cpu", 3)
     monkeypatch.setitem(tiles.FULL_POINTS, "cpu", 7)
     case = Case(seed)

@@ -1,7 +1,7 @@
 """Measure when words come out, and how much earlier or later than in a baseline.
 
-  compute_latency.py --exp-dir exp/global --baseline exp/local-continued
-  compute_latency.py --exp-dir exp/local --sets [test-clean] --display false
+  transducer-gn compute-latency --exp-dir exp/global --baseline exp/local-continued
+  transducer-gn compute-latency --exp-dir exp/local --sets [test-clean] --display false
 
 The reference is aligned by the system itself over all alignments (the paper's appendix C). With --display true the test
 sets are also recognised truly chunk by chunk, to see when each word is first shown and when it last changes.

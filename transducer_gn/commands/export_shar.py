@@ -45,6 +45,8 @@ def main(arguments: list[str] | None = None) -> None:
             "manifest": file_fingerprint(manifest),
             "shard_size": options.shard_size,
             "tick_power": options.tick_power,
+            # What the folder's index holds; see SharExport.
+            "format": 2,
         }
         stage = Stage(
             options.data_dir / "shar" / f".made_{name}.json", inputs, [options.data_dir / "shar" / name / "index.json"]

@@ -44,11 +44,13 @@ def main(arguments: list[str] | None = None) -> None:
         return
     from transducer_gn.data.prepared import PreparedData
     from transducer_gn.data.tokenizer import Tokenizer
-    from transducer_gn.data.training_manifest import combine_training_parts, validate
+    from transducer_gn.data.training_manifest import combine_training_parts, index_training_manifest, validate
 
     stage.begin()
     data = PreparedData(options.data_dir)
     combine_training_parts(data, options.seed)
-    validate(data, [Tokenizer.load(folder) for folder in models])
+    tokenizers = [Tokenizer.load(folder) for folder in models]
+    validate(data, tokenizers)
+    index_training_manifest(data, tokenizers)
     stage.finish()
     print(f"Data: {options.data_dir} is ready and checked")

@@ -1,6 +1,7 @@
-"""Measure how much of the exact normaliser Z an N-best list covers, for systems with a finite-state predictor.
+r"""Measure how much of the exact normaliser Z an N-best list covers, for systems with a finite-state predictor.
 
-  nbest_coverage.py --checkpoints [exp/mini/finite-state-local/epoch-5.pt,exp/mini/finite-state-global/epoch-7.pt]
+  transducer-gn nbest-coverage --checkpoints \
+      [exp/mini/finite-state-local/epoch-5.pt,exp/mini/finite-state-global/epoch-7.pt]
 
 For every checkpoint and every N: the share of Z that the reference and N competitors have, and how far the gradient of
 the loss with this list is from the gradient of the exactly normalised loss. At alpha 1 neither has a normaliser, so for

@@ -1,7 +1,7 @@
 """Recognise audio as it arrives and print the text as it changes.
 
-  streaming_decode.py --checkpoint exp/global/epoch-40.pt speech.wav recordings/
-  arecord -t raw -f S16_LE -r 16000 -c 1 | streaming_decode.py --checkpoint exp/global/epoch-40.pt -
+  transducer-gn stream --checkpoint exp/global/epoch-40.pt speech.wav recordings/
+  arecord -t raw -f S16_LE -r 16000 -c 1 | transducer-gn stream --checkpoint exp/global/epoch-40.pt -
 
 Inputs are audio files, folders of them, or - for raw PCM (mono, 16 bits, little-endian, 16 kHz) on standard input. On a
 terminal the text is rewritten in place, with | after the part that will not change any more; with --json every change

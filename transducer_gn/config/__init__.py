@@ -13,6 +13,8 @@ from transducer_gn.config.experiment import Config, config_from, config_parser, 
 from transducer_gn.config.fields import changed_settings
 from transducer_gn.config.front_end import FrontEndConfig
 from transducer_gn.config.model import EncoderConfig, JoinerConfig, ModelConfig, PredictorConfig, StreamingConfig
+from transducer_gn.config.mwer import MwerConfig
+from transducer_gn.config.serving import ServingConfig
 from transducer_gn.config.synthetic import MiniCorpusConfig
 from transducer_gn.config.training import (
     AlignmentConfig,
@@ -20,6 +22,7 @@ from transducer_gn.config.training import (
     NormalisationConfig,
     ObjectiveConfig,
     OptimiserConfig,
+    SearchConfig,
     TrainingConfig,
 )
 
@@ -36,12 +39,15 @@ __all__ = [
     "LatencyConfig",
     "MiniCorpusConfig",
     "ModelConfig",
+    "MwerConfig",
     "NoiseConfig",
     "NormalisationConfig",
     "ObjectiveConfig",
     "OptimiserConfig",
     "PredictorConfig",
     "RecognitionConfig",
+    "SearchConfig",
+    "ServingConfig",
     "SpecAugmentConfig",
     "StorageConfig",
     "StreamingConfig",

@@ -47,6 +47,8 @@ class RecipeConfig:
             error rate on the dev set, its parameters as they were
         latency_utterances: emission times of so many utterances of each set; null for all
         display: also measure when a live recogniser shows words
+        every_epoch: also decode and measure every epoch of every run, for curves over training
+        seeds: further seeds, N[,N...]: the same runs again in EXP-ROOT-seedN, and means over all in the report
         baseline: run that the report compares with; null for the last of the experiments' baselines that is trained
         challenger: run that the report puts first; null for the best on the dev set
         prepare_flags: further flags for prepare.sh, such as "--musan --nj 8"
@@ -81,6 +83,8 @@ class RecipeConfig:
     avg: int = 0
     latency_utterances: int | None = None
     display: bool = True
+    every_epoch: bool = False
+    seeds: str | None = None
     baseline: str | None = None
     challenger: str | None = None
     prepare_flags: str = ""
@@ -91,11 +95,13 @@ class RecipeConfig:
             for name in names:
                 value = getattr(self, name)
                 require(value is None or value >= least, flag(name), f"must be at least {least}, not {value}")
-        require(
-            not self.counts or re.fullmatch(r"\d+(,\d+)*", self.counts) is not None,
-            "--counts",
-            f"must be whole numbers with commas between them, not {self.counts!r}",
-        )
+        for name in ("counts", "seeds"):
+            value = getattr(self, name)
+            require(
+                not value or re.fullmatch(r"\d+(,\d+)*", value) is not None,
+                flag(name),
+                f"must be whole numbers with commas between them, not {value!r}",
+            )
         require(self.corpus != "", "--corpus", "must not be empty")
         require(
             self.front_end_file is None or self.front_end is not None,
@@ -106,6 +112,10 @@ class RecipeConfig:
     def competitor_counts(self) -> tuple[int, ...] | None:
         """The numbers of --counts; None if it was not given."""
         return tuple(int(count) for count in self.counts.split(",")) if self.counts else None
+
+    def further_seeds(self) -> list[int]:
+        """The numbers of --seeds."""
+        return [int(seed) for seed in self.seeds.split(",")] if self.seeds else []
 
     def runs(self, stage: int) -> bool:
         """Whether a stage is among those to run."""

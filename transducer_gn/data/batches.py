@@ -17,13 +17,16 @@ from torch.utils.data import DataLoader, Dataset
 from transducer_gn.common.errors import UserError, require
 from transducer_gn.common.framing import FILTER_BANKS, Framing
 from transducer_gn.common.seeds import stable_seed
+from transducer_gn.common.threads import run_on_any_core
 from transducer_gn.common.units import BLANK
 from transducer_gn.config import BatchConfig, FrontEndConfig
 from transducer_gn.data.augmentation import change_volume, mix_noise, one_thread
+from transducer_gn.data.epoch_plan import EpochPlan
 from transducer_gn.data.features import fbank
-from transducer_gn.data.filtering import Usable, usable_cuts
+from transducer_gn.data.filtering import Usable, Utterances, usable_cuts
+from transducer_gn.data.index import ManifestIndex
 from transducer_gn.data.labels import group_of, unit_of
-from transducer_gn.data.sampling import EpochSampler, NumberedCuts
+from transducer_gn.data.sampling import EpochSampler
 from transducer_gn.data.spec_augment import spec_augment
 from transducer_gn.data.tokenizer import Tokenizer
 
@@ -74,6 +77,15 @@ class Batch:
         """Return the batch in page-locked memory, from which copies to a GPU overlap with its work."""
         names = ("features", "feature_lengths", "tokens", "token_lengths", "durations")
         return replace(self, **{name: getattr(self, name).pin_memory() for name in names})
+
+
+@dataclass(frozen=True)
+class NumberedCuts:
+    """The cuts of one batch; epoch and number over all ranks identify it."""
+
+    epoch: int
+    number: int
+    cuts: Iterable[Cut]
 
 
 @dataclass(frozen=True)
@@ -216,10 +228,40 @@ def leave_stopping_to_training(_: int) -> None:
     """Called in every process that loads batches.
 
     A scheduler that ends a job sends its signal to all processes. Training saves what it has and then ends these;
-    without them it could not.
+    without them it could not. Nor are they bound to the core of the thread that started them.
     """
+    run_on_any_core()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@dataclass(frozen=True)
+class PlannedBatches(Dataset[Batch]):
+    """The batches of one epoch of one rank, by their number in the plan; whoever wants one reads its cuts.
+
+    Attributes:
+        dataset: makes batches
+        utterances: what they are made of
+        plan: which of them form which batch
+        epoch: the epoch
+        rank: this process's number
+        world_size: number of processes that train together
+    """
+
+    dataset: BatchDataset
+    utterances: Utterances
+    plan: EpochPlan
+    epoch: int
+    rank: int
+    world_size: int
+
+    def __getitem__(self, number: int) -> Batch:
+        cuts = [self._cut(position, copy) for position, copy in self.plan.batch(number)]
+        return self.dataset[NumberedCuts(self.epoch, number * self.world_size + self.rank, cuts)]
+
+    def _cut(self, position: int, copy: str) -> Cut:
+        cut = self.utterances.cut(position)
+        return cut.with_id(cut.id + copy) if copy else cut
 
 
 class Batches(ResumableBatches):
@@ -229,8 +271,11 @@ class Batches(ResumableBatches):
     batches hold fewer utterances than there are ranks, some of those come twice, with "_dup0" added to their ids.
     Otherwise no utterance comes twice, and one rank may have a batch more than another.
 
+    An epoch is planned before anything is read of it, so that its batches are counted at once and a resumed run begins
+    where the other stopped.
+
     Args:
-        cuts: utterances, best read lazily; see `PreparedData`
+        cuts: utterances, best read lazily, or an index of many; see `PreparedData`
         tokenizer: turns texts into tokens
         settings: how batches are made
         training: training batches are shuffled, filtered and augmented; others are none of that
@@ -241,7 +286,7 @@ class Batches(ResumableBatches):
 
     def __init__(
         self,
-        cuts: CutSet,
+        cuts: CutSet | ManifestIndex,
         tokenizer: Tokenizer,
         settings: BatchConfig,
         *,
@@ -252,36 +297,47 @@ class Batches(ResumableBatches):
     ) -> None:
         self._settings = settings
         self._token_model = tokenizer.fingerprint
+        self._training = training
+        self._rank, self._world_size = rank, world_size
         self._dataset = BatchDataset(tokenizer, settings, training, inputs)
-        usable, self.report = usable_cuts(cuts, Usable(tokenizer, settings, inputs.framing), training)
-        self._sampler = EpochSampler(usable, self.report, settings, training, rank, world_size)
+        self.utterances, self.report = usable_cuts(cuts, Usable(tokenizer, settings, inputs.framing), training)
+        self._sampler = EpochSampler(self.utterances.durations, settings, training, rank, world_size)
+
+    def plan(self, epoch: int) -> EpochPlan:
+        """Return which of `utterances` form which of this rank's batches."""
+        return self._sampler.plan(epoch)
 
     def count(self, epoch: int) -> int:
-        """Step over the epoch's batches without loading them."""
-        return sum(1 for _ in self._sampler.batches(epoch, skip=0))
+        """Look it up in the plan."""
+        return len(self.plan(epoch))
 
     def largest(self, epoch: int) -> list[Batch]:
         """Return those with most audio, padding included, and with the longest utterance."""
-        numbered = list(self._sampler.batches(epoch, skip=0))
-        longest = {id(x): max(cut.duration for cut in x.cuts) for x in numbered}
-        most_audio = max(numbered, key=lambda x: len(x.cuts) * longest[id(x)])
-        most_frames = max(numbered, key=lambda x: longest[id(x)])
-        return [self._dataset[x] for x in ([most_audio] if most_audio is most_frames else [most_audio, most_frames])]
+        planned = self._planned(epoch)
+        return [planned[number] for number in planned.plan.largest(self.utterances.durations)]
 
     def starting_at(self, epoch: int, batch: int = 0) -> Iterable[Batch]:
         """Load them, with the configured number of processes."""
-        # Without a generator of its own the loader would draw from training's, once more in every resumed run.
-        return DataLoader(
-            self._dataset,
-            sampler=self._sampler.batches(epoch, skip=batch),
-            batch_size=None,
-            num_workers=self._settings.num_workers,
-            pin_memory=torch.cuda.is_available(),
-            generator=torch.Generator(),
-            worker_init_fn=leave_stopping_to_training,
-        )
+        planned = self._planned(epoch)
+        return DataLoader(planned, sampler=range(batch, len(planned.plan)), **loading(self._settings))
 
     def identity(self) -> dict[str, Any]:
         """Batches do not depend on the number of workers."""
         settings = {name: value for name, value in asdict(self._settings).items() if name != "num_workers"}
-        return settings | self._sampler.identity() | {"token model": self._token_model}
+        utterances = {"utterances": self.report.fingerprint, "token model": self._token_model}
+        return settings | utterances | {"world size": self._world_size, "training": self._training}
+
+    def _planned(self, epoch: int) -> PlannedBatches:
+        return PlannedBatches(self._dataset, self.utterances, self.plan(epoch), epoch, self._rank, self._world_size)
+
+
+def loading(settings: BatchConfig) -> dict[str, Any]:
+    """Return how a loader works, whatever it loads: ready batches, in other processes."""
+    return dict(
+        batch_size=None,
+        num_workers=settings.num_workers,
+        pin_memory=torch.cuda.is_available(),
+        # Without a generator of its own the loader would draw from training's, once more in every resumed run.
+        generator=torch.Generator(),
+        worker_init_fn=leave_stopping_to_training,
+    )

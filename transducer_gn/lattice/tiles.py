@@ -3,7 +3,8 @@
 Rows are prefixes, sorted by utterance; a row meets every frame of its utterance. A tile is a few rows times a span of
 frames; its hidden vectors are computed in a workspace that the next tile overwrites. On a CPU all rows of a tile belong
 to one utterance, whose frames they share. On a GPU, where every tile costs its launches however small it is, rows of
-several utterances fill a tile together, and each row gets a copy of its own frames.
+several utterances fill a tile together, and each row gets a copy of its own frames; unless utterances have so many rows
+that they fill tiles by themselves.
 """
 
 from abc import ABC, abstractmethod
@@ -18,12 +19,17 @@ from transducer_gn.lattice.arcs import Rows
 from transducer_gn.lattice.joint import hidden_vectors, to_sums_gradient
 
 # Points at a time. On a CPU a tile's hidden vectors should fit into the second-level cache, unless a matrix product
-# with all V outputs follows, which wants more rows; on a GPU a tile should fill the device.
-PAIR_POINTS = {"cpu": 1024, "cuda": 1 << 16}
+# with all V outputs follows, which wants more rows; on a GPU a tile should fill the device, and yet be small enough that
+# all of its rows are active at similar times.
+PAIR_POINTS = {"cpu": 1024, "cuda": 1 << 14}
 FULL_POINTS = {"cpu": 2048, "cuda": 1 << 16}
 
 # Whether a tile may hold rows of several utterances.
 ACROSS_UTTERANCES = {"cpu": False, "cuda": True}
+
+# Tiles of one utterance each are better, since they need no copies of frames, as long as there are at most so many
+# times as many of them.
+MORE_TILES = 1.5
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,10 @@ def make_tiles(rows: Rows, frame_counts: list[int], points: int, across: bool) -
         points: most points of a tile
         across: whether a tile may hold rows of several utterances
     """
-    tiles = shared_tiles(rows, frame_counts, points) if across else tiles_by_utterance(rows, frame_counts, points)
+    tiles = tiles_by_utterance(rows, frame_counts, points)
+    if across:
+        shared = shared_tiles(rows, frame_counts, points)
+        tiles = tiles if len(tiles) <= MORE_TILES * len(shared) else shared
     return [tile for tile in tiles if tile.frames.stop > 0]
 
 

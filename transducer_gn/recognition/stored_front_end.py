@@ -24,6 +24,7 @@ from transducer_gn.model.moonshine import MOONSHINE_TINY, MoonshineEncoder
 from transducer_gn.model.moonshine_features import MoonshineFeatures, VectorSums
 from transducer_gn.model.moonshine_file import read_moonshine_tiny
 from transducer_gn.model.transducer import Transducer
+from transducer_gn.recognition.checkpoint import write_tensors
 
 # So many utterances of the training parts, spread over them, are enough for mean and deviation.
 FITTED_UTTERANCES = 300
@@ -79,7 +80,7 @@ def store_front_end(front_end: MoonshineFeatures, data_dir: Path) -> None:
     """Write parameters and record. What was combined from other features does not count any more."""
     (data_dir / "cuts_train.jsonl.gz").unlink(missing_ok=True)
     with replace_when_done(data_dir / FRONT_END_PARAMETERS) as sibling:
-        torch.save(front_end.state_dict(), sibling)
+        write_tensors(front_end.state_dict(), sibling)
     write_text(data_dir / FRONT_END_RECORD, json.dumps(front_end.fingerprint(), indent=2) + "\n")
 
 

@@ -7,7 +7,7 @@ A stream is a front end, the encoder's queue of features, and a beam; it compute
 advances any number of streams together. `LiveStream` is the two in one for those who have a single stream.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +21,7 @@ from transducer_gn.common.units import SAMPLING_RATE
 from transducer_gn.model.encoder_stream import EncoderStream, StreamingEncoder
 from transducer_gn.model.front_end import FrontEnd
 from transducer_gn.recognition.audio import check_samples
-from transducer_gn.recognition.transcript import GrowingTranscript, Revisions, Spelling, Transcript
+from transducer_gn.recognition.transcript import GrowingTranscript, Revisions, Spelling, Transcript, Word
 from transducer_gn.search.beam import BeamSearch, advance_over
 from transducer_gn.search.hypotheses import Beam
 
@@ -51,13 +51,25 @@ class BeamText:
             return
         self._transcript.update(*self.beam.settle(), self.beam.frames)
 
+    def take(self) -> tuple[list[Word], list[Word]]:
+        """Words that became settled since the last call, and those that may change; see `GrowingTranscript.take`."""
+        self._check()
+        return self._transcript.take()
+
+    def spelt(self, tokens: Sequence[int]) -> list[str]:
+        """Words that would follow the whole settled ones if `tokens` came after all settled tokens."""
+        return self._transcript.spelt(tokens)
+
     def transcript(self, final: bool) -> Transcript:
         """The text as it stands, all of it stable if it is final; UserError if recognition has failed."""
-        if self.error is not None:
-            raise UserError(self.error)
+        self._check()
         transcript = self._transcript.so_far()
         # After the end nothing changes any more, whatever the other hypotheses of the beam say.
         return replace(transcript, stable=transcript.text) if final else transcript
+
+    def _check(self) -> None:
+        if self.error is not None:
+            raise UserError(self.error)
 
 
 @torch.no_grad()
@@ -81,11 +93,12 @@ class RecognitionStream:
         text: what was recognised
     """
 
-    def __init__(self, front_end: FrontEnd, encoder: EncoderStream, text: BeamText) -> None:
+    def __init__(self, front_end: FrontEnd, encoder: EncoderStream, text: BeamText, tail: Tensor | None = None) -> None:
         self.online = front_end.open()
         self.encoder = encoder
         self.text = text
         self._front_end = front_end
+        self._tail = tail
         self._samples = 0
         self._ended = False
 
@@ -156,6 +169,8 @@ class RecognitionStream:
     def _end_encoder(self) -> None:
         """Tell the encoder of the end once there is nothing more to come from the front end."""
         if self._ended and not self.online.is_ready:
+            if self._tail is not None and len(self._tail):
+                self.encoder.accept(self._tail)
             self.encoder.end()
 
 
@@ -169,13 +184,22 @@ class StreamingRecogniser:
         encoder: of the model, with the chunks that are recognised together
         search: over the same model
         tokenizer: spells tokens
+        tail: [n, F] feature frames that follow an utterance; None for none
     """
 
-    def __init__(self, front_end: FrontEnd, encoder: StreamingEncoder, search: BeamSearch, tokenizer: Spelling) -> None:
+    def __init__(
+        self,
+        front_end: FrontEnd,
+        encoder: StreamingEncoder,
+        search: BeamSearch,
+        tokenizer: Spelling,
+        tail: Tensor | None = None,
+    ) -> None:
         self.front_end = front_end
         self.encoder = encoder
         self.search = search
         self.tokenizer = tokenizer
+        self.tail = tail
 
     @property
     def chunk_seconds(self) -> float:
@@ -186,7 +210,7 @@ class StreamingRecogniser:
     def open(self) -> RecognitionStream:
         """A new stream."""
         text = BeamText(self.search.start(1)[0], self.tokenizer, self.encoder.framing)
-        return RecognitionStream(self.front_end, self.encoder.open(), text)
+        return RecognitionStream(self.front_end, self.encoder.open(), text, self.tail)
 
     def advance(self, streams: Iterable[RecognitionStream]) -> None:
         """Recognise all chunks that are complete. A stream that fails says so in its text; the others go on."""

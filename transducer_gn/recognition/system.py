@@ -6,6 +6,7 @@ already, as validation does during training.
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -25,7 +26,15 @@ from transducer_gn.model.front_end import FrontEnd
 from transducer_gn.model.transducer import Transducer, build_model
 from transducer_gn.recognition.audio import check_samples, read_pieces
 from transducer_gn.recognition.averaging import average_between
-from transducer_gn.recognition.checkpoint import Checkpoint, Progress, epoch_path, load_checkpoint, step_path
+from transducer_gn.recognition.checkpoint import (
+    Checkpoint,
+    Progress,
+    epoch_path,
+    inherited_epoch_path,
+    load_checkpoint,
+    step_path,
+)
+from transducer_gn.recognition.devices import chosen_device
 from transducer_gn.recognition.front_end import front_end_of
 from transducer_gn.recognition.stream import BeamText, LiveStream, StreamingRecogniser, advance_texts
 from transducer_gn.recognition.transcript import Transcript
@@ -35,6 +44,9 @@ from transducer_gn.search.beam import BeamSearch
 EVERYDAY = RecognitionConfig(beam=4)
 
 BEST_EPOCH = SystemConfig()
+
+# Filter banks of silence: the logarithm of the least energy there is.
+SILENCE = math.log(1e-10)
 
 # Samples of a recording that are recognised at a time, so that memory does not grow with it.
 PIECE = 10 * SAMPLING_RATE
@@ -91,7 +103,8 @@ class System:
     def recogniser(self, settings: RecognitionConfig = EVERYDAY) -> StreamingRecogniser:
         """Recognises many streams together by beam search."""
         encoder = StreamingEncoder(self.model.encoder, self.chunk(settings))
-        return StreamingRecogniser(self.front_end, encoder, self._search(settings), self.tokenizer)
+        search, tail = self._search(settings), self.tail(settings)
+        return StreamingRecogniser(self.front_end, encoder, search, self.tokenizer, tail)
 
     @property
     def front_end(self) -> FrontEnd:
@@ -125,13 +138,23 @@ class System:
         """Most tokens at one frame."""
         return settings.max_tokens_per_frame or self.config.searched_tokens_per_frame()
 
+    def tail(self, settings: RecognitionConfig) -> Tensor:
+        """[n, F] feature frames of silence that follow an utterance."""
+        own = self.config.model.streaming.tail_padding
+        count = own if settings.tail_padding is None else settings.tail_padding
+        require(
+            count == 0 or self.model.front_end is None, "--tail-padding", "only filter banks have frames of silence"
+        )
+        return torch.full((count, self.front_end.framing.feature_dim), SILENCE, device=self.device)
+
     def describe(self, settings: RecognitionConfig) -> str:
         """A name for the files of what it recognises."""
         chunk = self.chunk(settings)
         how = "lookahead" if chunk.size is None else f"streaming-chunk-size-{chunk.size}-left-context-{chunk.left}"
         kind = "chunk-by-chunk-" if settings.streaming == "chunks" else ""
         search = f"beam-{settings.beam}" if settings.method == "beam" else "greedy"
-        return f"{self.name}-{kind}{how}-{search}"
+        tail = f"-tail-{count}" if (count := len(self.tail(settings))) else ""
+        return f"{self.name}-{kind}{how}-{search}{tail}"
 
     def _search(self, settings: RecognitionConfig) -> BeamSearch:
         return BeamSearch(self.model, settings.beam, self.alpha, self.tokens_per_frame(settings))
@@ -142,7 +165,7 @@ class System:
         _check_method(settings)
         samples = torch.cat(list(pieces))
         require(len(samples) > 0, "audio", "there is none")
-        features = self.front_end.compute(samples).to(self.device)
+        features = torch.cat([self.front_end.compute(samples).to(self.device), self.tail(settings)])
         search = self._search(settings)
         text = BeamText(search.start(1)[0], self.tokenizer, self.model.encoder.framing)
         lengths = torch.tensor([len(features)])
@@ -213,7 +236,7 @@ def build_system(
     model = build_model(config.model)
     model.load_state_dict(checkpoint.model)
     model.eval().requires_grad_(False)
-    device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = device or chosen_device()
     return System(name, model.to(device), config, Tokenizer(checkpoint.tokenizer), alpha)
 
 
@@ -232,7 +255,7 @@ def read_parameters(folder: Path, choice: SystemConfig) -> tuple[str, Checkpoint
     earlier = None
     # From the very beginning there is nothing to take away, unless the average began anew when alpha had moved.
     if choice.avg < epoch or checkpoint.average["start"] > 0:
-        earlier = load_checkpoint(epoch_path(folder, epoch - choice.avg)).average
+        earlier = load_checkpoint(inherited_epoch_path(folder, epoch - choice.avg)).average
     model = checkpoint.model | average_between(earlier, checkpoint.average)
     return f"epoch-{epoch}-avg-{choice.avg}", replace(checkpoint, model=model)
 

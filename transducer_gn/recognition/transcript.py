@@ -128,6 +128,19 @@ class GrowingTranscript:
         settled_words = [self._word(group) for group in self._group(self._open)]
         return Transcript(text=self._join(open_words), stable=self._join(settled_words), words=self._words + open_words)
 
+    def take(self) -> tuple[list[Word], list[Word]]:
+        """Whole words that became settled since the last call, which are forgotten here, and the words after them.
+
+        For streams without end: what is kept does not grow with what was said.
+        """
+        taken, self._words, self._settled_text = self._words, [], ""
+        return taken, [self._word(group) for group in self._group(self._open + self._tail)]
+
+    def spelt(self, tokens: Sequence[int]) -> list[str]:
+        """The words that would follow the whole settled ones if `tokens` came after all settled tokens."""
+        groups = self._group(self._open + [(token, 0) for token in tokens])
+        return [self.tokenizer.decode([token for token, _ in group]) for group in groups]
+
     def _join(self, words: list[Word]) -> str:
         return " ".join(([self._settled_text] if self._settled_text else []) + [word.text for word in words])
 

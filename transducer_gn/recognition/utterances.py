@@ -1,7 +1,7 @@
 """Recognising batches: beam or greedy search, over whole utterances or truly chunk by chunk."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -16,8 +16,9 @@ from transducer_gn.data.prepared import PreparedData
 from transducer_gn.recognition.error_rates import Recognised
 from transducer_gn.recognition.stream import RecognitionStream, StreamingRecogniser
 from transducer_gn.recognition.system import System
-from transducer_gn.search.beam import beam_search
+from transducer_gn.search.beam import search_together
 from transducer_gn.search.greedy import greedy_search
+from transducer_gn.search.rules import SearchRules
 
 
 def recognition_identity(system: System, settings: RecognitionConfig, data: PreparedData, part: str) -> dict[str, Any]:
@@ -28,6 +29,7 @@ def recognition_identity(system: System, settings: RecognitionConfig, data: Prep
         "alpha": system.alpha,
         "settings": asdict(settings),
         "tokens_per_frame": system.tokens_per_frame(settings),
+        "tail_padding": len(system.tail(settings)),
         "utterances": file_fingerprint(manifest) if manifest.is_file() else None,
     }
 
@@ -50,8 +52,20 @@ def recognise(system: System, batch: Batch, settings: RecognitionConfig) -> list
     """Recognise the utterances of a batch, which is on the system's device."""
     if settings.streaming == "chunks":
         return recognised(batch, [history[-1].words for history in show(system, batch, settings)])
-    encoded = system.model.encode(batch.features, batch.feature_lengths, system.chunk(settings))
+    padded = with_tail(batch, system.tail(settings))
+    encoded = system.model.encode(padded.features, padded.feature_lengths, system.chunk(settings))
     return recognise_frames(system, batch, encoded, settings)
+
+
+def with_tail(batch: Batch, tail: Tensor) -> Batch:
+    """A batch with feature frames [n, F] after the end of each utterance."""
+    count = len(tail)
+    if count == 0:
+        return batch
+    features = torch.nn.functional.pad(batch.features, (0, 0, 0, count))
+    for row, length in enumerate(batch.feature_lengths.tolist()):
+        features[row, length : length + count] = tail
+    return replace(batch, features=features, feature_lengths=batch.feature_lengths + count)
 
 
 def recognise_frames(
@@ -63,7 +77,9 @@ def recognise_frames(
         if settings.method == "greedy":
             found = greedy_search(system.model, *encoded, max_tokens_per_frame=most)
         else:
-            found = beam_search(system.model, *encoded, settings.beam, 1, system.alpha, most)
+            graph = system.config.search.graph == "auto"
+            rules = SearchRules(settings.beam, system.alpha, most, graph=graph)
+            found = search_together(system.model, [encoded], rules).best(1)
     except ValueError as error:
         raise UserError(f"cannot recognise the batch of {batch.ids[0]}: {error}") from error
     return recognised(batch, [system.tokenizer.decode(hypotheses[0]).split() for hypotheses in found.tokens])

@@ -137,7 +137,7 @@ def groups_table(runs: Sequence[Run], part: str) -> Table | None:
 def time_table(runs: Sequence[Run], baseline: Run | None) -> Table:
     """Time of one epoch by number of competitors, over that of the baseline, or else of the first local run."""
     timed = [run for run in sorted(runs, key=order) if not math.isnan(run.seconds_per_epoch())]
-    local = [run for run in timed if run.is_local and run.is_plain]
+    local = [run for run in timed if run.is_local and run.is_plain and not run.is_mwer]
     reference = baseline if baseline in local else next(iter(local), None)
     rows = []
     for run in timed:

@@ -14,10 +14,9 @@ from lhotse import CutSet
 from torch import Tensor
 
 from transducer_gn.config import RecognitionConfig
-from transducer_gn.data.batches import Batch, BatchDataset, Inputs
+from transducer_gn.data.batches import Batch, BatchDataset, Inputs, NumberedCuts
 from transducer_gn.data.labels import group_of, time_spans
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.data.sampling import NumberedCuts
 from transducer_gn.recognition.system import System
 from transducer_gn.search.beam import BeamSearch
 from transducer_gn.synthetic.sentences import AMBIGUOUS

@@ -75,7 +75,8 @@ class Planner:
     def _next_group(self, alpha: float) -> deque[Plan]:
         """The next batch, or the next `lookahead` batches with competitors; none at the end of the epoch."""
         lookahead = self._config.competitors.lookahead
-        if lookahead == 0 or alpha == 1 or self._config.normalisation.exact:
+        needs_none = (alpha == 1 and not self._config.mwer.is_used) or self._config.normalisation.exact
+        if lookahead == 0 or needs_none:
             return deque(self._take(1))
         group = self._take(lookahead)
         return self._with_competitors(group, self._search_ahead(group, alpha))
@@ -100,13 +101,13 @@ class Planner:
 
     @torch.no_grad()
     def _search_ahead(self, group: list[Plan], alpha: float) -> list[Competitors]:
-        """Competitors from an encoder pass of their own, in evaluation mode, as in the paper."""
+        """Competitors from an encoder pass of their own, in evaluation mode, as in the paper; all from one search."""
+        if not group:
+            return []
         training = self._pass.training
         self._pass.eval()
-        found = []
-        for plan in group:
-            encoder_out, frame_lengths = self._pass.encode(plan.batch, plan.chunk)
-            found.append(self._pass.search(encoder_out, frame_lengths, plan.batch, alpha))
+        encoded = [self._pass.encode(plan.batch, plan.chunk) for plan in group]
+        found = self._pass.search_together(encoded, [plan.batch for plan in group], alpha)
         self._pass.train(training)
         return found
 
