@@ -1,9 +1,10 @@
-"""Searches in plain Python lists, on weights that were multiplied out and packed beforehand: the opponents of ours.
+"""Searches in plain Python lists, on weights that were multiplied out beforehand: the opponents of ours.
 
 They are what one would write for a single stream, with the rules of `transducer_gn.search`: every factor, and every
 pair of layers without anything between them, is one matrix; what each token contributes to the first gates of the LSTM
 is a table; hypotheses are small Python objects, scores are Python's numbers, and the predictor reads each prefix once,
-all that are new in one call. Greedy search goes from label to label over a whole batch.
+all that are new in one call. Greedy search goes from label to label over a whole batch. They multiply as torch does,
+or by packed weights as ours do (`transducer_gn.model.packed`), which makes them as quick as they can be.
 
 All of this preparation is done once, outside the time that is measured.
 """
@@ -18,22 +19,38 @@ from torch.nn import functional
 from transducer_gn.model.packed import PackedWeight
 
 
+class PlainWeight:
+    """What `PackedWeight` does, by torch's own products."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        self.weight, self.bias = weight.clone(), bias
+
+    def product(self, x: Tensor) -> Tensor:
+        """From `x` [..., inputs] to [..., outputs]."""
+        return functional.linear(x, self.weight, self.bias)
+
+    def added_to(self, other: Tensor, x: Tensor) -> Tensor:
+        """`other` [n, outputs], overwritten, and the product of `x` [n, inputs]."""
+        return other.addmm_(x, self.weight.t())
+
+
 class FoldedModel:
     """The weights of a planted model of two LSTM layers as a search needs them."""
 
     @torch.no_grad()
-    def __init__(self, model: PlantedModel) -> None:
+    def __init__(self, model: PlantedModel, packed: bool) -> None:
+        layer = PackedWeight if packed else PlainWeight
         predictor, joiner = model.predictor.predictor, model.joiner
         first, second = predictor.lstm.layers
         self.dim = first.state_weight.value.shape[1]
         self.gates = functional.linear(predictor.embedding.weight(), first.input_weight(), first.bias())
-        self.first = PackedWeight(first.state_weight())
-        self.second = PackedWeight(torch.cat([second.input_weight(), second.state_weight()], dim=1), second.bias())
+        self.first = layer(first.state_weight())
+        self.second = layer(torch.cat([second.input_weight(), second.state_weight()], dim=1), second.bias())
         projection = joiner.predictor_projection.weight()
-        self.top = PackedWeight(projection @ predictor.output.weight())
+        self.top = layer(projection @ predictor.output.weight())
         self.answers = (predictor.output.bias() + model.predictor.answers) @ projection.t()
-        self.frames = PackedWeight(joiner.encoder_projection.weight(), joiner.encoder_projection.bias())
-        self.output = PackedWeight(joiner.output_weight, joiner.output_bias)
+        self.frames = layer(joiner.encoder_projection.weight(), joiner.encoder_projection.bias())
+        self.output = layer(joiner.output_weight, joiner.output_bias)
 
     def start(self) -> tuple[Tensor, Tensor]:
         """Output [1, J] and state [1, 4 * H] of the empty prefix."""
@@ -109,6 +126,10 @@ class ListBeamSearch:
                 nodes, stacked = best, torch.stack([node.output for node in best])
             scores = [finished[node] for node in nodes]
         return [(node.tokens(), score) for node, score in zip(nodes, scores, strict=True)]
+
+    def search_all(self, encoder_out: Tensor) -> list[list[tuple[list[int], float]]]:
+        """The same for one utterance of `encoder_out` [B, T, D] after the other."""
+        return [self.search(frames) for frames in encoder_out]
 
     def _visit(
         self, logits: Tensor, nodes: list[Node], scores: list[float], finished: dict[Node, float], step: int
