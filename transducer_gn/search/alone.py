@@ -16,7 +16,8 @@ from torch import Tensor
 
 from transducer_gn.common.units import BLANK
 from transducer_gn.search.hypotheses import Beam, Finished, Times
-from transducer_gn.search.prefixes import Prefix, PrefixStore, SearchedJoiner
+from transducer_gn.search.prefix import Prefix
+from transducer_gn.search.prefixes import PrefixStore, SearchedJoiner
 from transducer_gn.search.rounds import best_extensions
 from transducer_gn.search.rules import SearchRules
 
