@@ -10,7 +10,7 @@ import kaldialign
 import oracles
 import pytest
 import torch
-from list_cases import EXACT, WIDTH, Case, lattice_inputs, schedule_point
+from list_cases import EXACT, AllSequences, Case, lattice_inputs, schedule_point
 from toy_data import toy_settings
 
 from transducer_gn.common.errors import UserError
@@ -97,30 +97,13 @@ def test_the_baseline_changes_no_gradient():
 
 
 def test_a_list_of_all_sequences_gives_the_exact_expectation():
-    # A model without context in which tokens are so unlikely that those beyond three per frame do not count.
-    generator = torch.Generator().manual_seed(0)
-    frames, vocabulary, limit, reference = 2, 3, 3, (2, 1)
-    weight = torch.randn(vocabulary, WIDTH, generator=generator).double()
-    bias = torch.tensor([0.0, -9.0, -10.0]).double()
-    encoder = torch.randn(1, frames, WIDTH, generator=generator).double()
-    sequences = [z for n in range(frames * limit + 1) for z in itertools.product(range(1, vocabulary), repeat=n)]
-    sequences = [reference, *(z for z in sequences if z != reference)]
-    tokens = torch.zeros(1, len(sequences), frames * limit, dtype=torch.int64)
-    for n, sequence in enumerate(sequences):
-        tokens[0, n, : len(sequence)] = torch.tensor(sequence, dtype=torch.int64)
-    lengths = torch.tensor([[len(z) for z in sequences]])
-    tree = build_prefix_tree(tokens, lengths)
-    prefixes = torch.zeros(len(tree.parents), WIDTH).double()
-    inputs = lattice_inputs(encoder, torch.tensor([frames]), prefixes, weight, bias)
-    task = ErrorCounter(MwerConfig(weight=1.0, unit="token"), None).task(tokens, lengths)
-    found = nbest_objective(inputs, tree, schedule_point(0.0, mwer=1.0), EXACT, None, task).metrics()
-    logits = (torch.tanh(encoder) @ weight.t() + bias)[:, :, None][0].tolist()
-    weights, errors = [], []
-    for labels in oracles.label_sequences(vocabulary, frames, limit):
-        weights.append(math.exp(oracles.label_sequence_weight(logits, 0, labels)))
-        errors.append(oracles.edit_distance(reference, oracles.tokens_of(labels)))
-    expected = sum(w * n for w, n in zip(weights, errors, strict=True)) / sum(weights)
-    assert found["expected_errors"] * len(reference) == pytest.approx(expected, rel=1e-6)
+    case = AllSequences()
+    task = ErrorCounter(MwerConfig(weight=1.0, unit="token"), None).task(case.tokens, case.lengths)
+    found = nbest_objective(case.inputs, case.tree, schedule_point(0.0, mwer=1.0), EXACT, None, task).metrics()
+    labels = list(case.labels())
+    errors = sum(weight * oracles.edit_distance(case.reference, tokens) for tokens, weight in labels)
+    expected = errors / sum(weight for _, weight in labels)
+    assert found["expected_errors"] * len(case.reference) == pytest.approx(expected, rel=1e-6)
 
 
 def test_raw_posteriors_need_two_outputs_per_point(monkeypatch):
