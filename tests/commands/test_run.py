@@ -71,6 +71,27 @@ def test_librispeech_is_the_papers_schedule(librispeech):
         assert config.model == local.model
 
 
+def test_librispeech_follows_icefall_where_the_paper_does(librispeech, capsys):
+    for name, (config, _) in librispeech.items():
+        assert config.data.batches.noise.enabled and config.model.streaming.tail_padding == 64, name
+        chosen = config.training.validation_sets, config.training.validation_utterances
+        assert chosen == (["dev-clean"], "all") and config.training.keep_epochs == 3
+    # What others branch off from is kept.
+    assert librispeech["local"][0].training.keep_always == (3, 10)
+    assert librispeech["finite-state-local"][0].training.keep_always == (10,)
+    assert librispeech["alpha-0.3"][0].training.keep_always == ()
+    run.main(["--dry-run", "--corpus", "librispeech", "--stop-stage", "0"])
+    assert capsys.readouterr().out.rstrip().endswith("--musan")
+
+
+def test_other_corpora_have_the_papers_system_without_what_is_librispeechs(configurations, librispeech, capsys):
+    own, _ = configurations("--corpus", "some/corpus")["alpha-0.3"]
+    assert own.model.encoder == librispeech["alpha-0.3"][0].model.encoder and own.normalisation.alpha == 0.3
+    assert not own.data.batches.noise.enabled and own.training.validation_sets is None
+    run.main(["--dry-run", "--corpus", "some/corpus", "--stop-stage", "0"])
+    assert "--musan" not in capsys.readouterr().out
+
+
 def test_the_papers_batches_are_a_setting_of_their_own(librispeech, configurations):
     papers = configurations("--corpus", "librispeech", "--global-conf", str(PAPERS_BATCHES))
     for name, (config, _) in papers.items():
@@ -292,3 +313,12 @@ def test_much_text_has_the_larger_system(configurations, tmp_path):
 def test_a_front_ends_file_without_a_front_end_is_refused():
     with pytest.raises(UserError, match="--front-end-file: is the file of --front-end moonshine-tiny"):
         run.main(["--dry-run", "--corpus", "mini", "--front-end-file", "F"])
+
+
+def test_averages_are_over_the_last_epochs(commands):
+    found = commands(
+        "--corpus", "mini", "--only", "local,alpha-0.3", "--avg", "2", "--branch-epoch", "3", "--epochs", "6"
+    )
+    decodings = [command for command in found if command[0].endswith(("decode.py", "compute_latency.py"))]
+    assert [(value(c, "--epoch"), value(c, "--avg")) for c in decodings] == [("3", "2"), ("6", "2")] * 2
+    assert not any("--epoch" in command for command in commands("--corpus", "mini"))

@@ -1,5 +1,7 @@
 """Invariant: emission times equal the sum over every alignment written out, under the weights the search uses."""
 
+from dataclasses import replace
+
 import oracles
 import pytest
 import torch
@@ -66,6 +68,23 @@ def test_emission_times_equal_enumeration(system, batch):
     torch.testing.assert_close(
         times[shortest].emitted, [FILTER_BANKS.frame_shift * frame for frame in expected], rtol=1e-4, atol=1e-4
     )
+
+
+def test_times_include_what_must_be_heard_to_the_right(system, batch, monkeypatch):
+    settings = RecognitionConfig(beam=4)
+
+    def times():
+        emitted = [t.emitted for t in measure_times(system, batch, system.chunk(settings), None)]
+        return emitted, [[moment.seconds for moment in history] for history in show(system, batch, settings)]
+
+    before = times()
+    framing = replace(FILTER_BANKS, right=1600)
+    monkeypatch.setattr(system.model.encoder, "framing", framing)
+    emitted, shown = times()
+    for early, late in zip(before[0], emitted, strict=True):
+        assert late == pytest.approx([time + 0.1 for time in early])
+    for early, late, duration in zip(before[1], shown, batch.durations.tolist(), strict=True):
+        assert late == pytest.approx([min(time + 0.1, duration) for time in early], abs=0.011)
 
 
 def test_live_recogniser_ends_with_the_text_of_the_masked_pass_and_never_hears_more_than_there_is(system, batch):

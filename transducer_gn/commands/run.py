@@ -101,14 +101,15 @@ class Recipe:
 
     @classmethod
     def of(cls, settings: RecipeConfig) -> "Recipe":
-        """With the files that the corpus's name leads to; corpora without settings of their own are as LibriSpeech."""
+        """With the files that the corpus's name leads to; corpora without settings of their own have the paper's."""
         name = Path(settings.corpus).name
-        system = name if (REPOSITORY / "conf" / f"{name}.yaml").is_file() else "librispeech"
+        system = name if (REPOSITORY / "conf" / f"{name}.yaml").is_file() else "paper"
         experiments_name = name
         if settings.front_end is not None:
             system = system_on_moonshine(settings)
             experiments_name = system.replace("moonshine", "recorded")
             name = f"{name}-{settings.front_end}"
+        branches = "librispeech" if system == "paper" else system
         experiments = read_experiments(experiments_file(settings.experiments, experiments_name, system)).scheduled(
             epochs=settings.epochs,
             baseline_epochs=settings.baseline_epochs,
@@ -120,7 +121,7 @@ class Recipe:
             settings,
             experiments,
             Path(settings.conf or REPOSITORY / "conf" / f"{system}.yaml"),
-            Path(settings.global_conf or REPOSITORY / "conf" / f"{system}-global.yaml"),
+            Path(settings.global_conf or REPOSITORY / "conf" / f"{branches}-global.yaml"),
             Path(settings.exp_root or REPOSITORY / "exp" / name),
             Path(settings.data_dir or REPOSITORY / "data" / name),
         )
@@ -169,7 +170,8 @@ class Recipe:
         """Names of the runs to evaluate: all that have a best epoch by now, or will have."""
         if dry_run:
             return [run.name for run in self.wanted()]
-        return [run.name for run in self.chosen() if (self.exp_root / run.name / "best.json").is_file()]
+        name = "epoch-{}.pt" if self.settings.avg else "best.json"
+        return [run.name for run in self.chosen() if (self.exp_root / run.name / name.format(run.epochs)).is_file()]
 
     def run(self, launcher: Launcher, dry_run: bool) -> None:
         """All stages that are wanted, one after another; trainings of different stages may run side by side.
@@ -238,17 +240,20 @@ class Recipe:
         """The command of stage 0."""
         settings = self.settings
         flags = ["--corpus", settings.corpus, "--data-dir", str(self.data_dir), "--dl-dir", settings.dl_dir]
+        system, _ = read_config(config_parser(None), ["--config", str(self.conf)])
         chosen = {"--train": settings.train, "--dev": settings.dev, "--test": settings.test}
         if settings.front_end is not None:
-            pieces = read_config(config_parser(None), ["--config", str(self.conf)])[0].model.vocab_size
             chosen |= {
                 "--front-end": settings.front_end,
                 "--front-end-file": settings.front_end_file,
                 "--conf": str(self.conf),
-                "--vocab-sizes": str(pieces),
+                "--vocab-sizes": str(system.model.vocab_size),
             }
         flags += [word for flag, value in chosen.items() if value is not None for word in (flag, value)]
-        command = (str(REPOSITORY / "prepare.sh"), *flags, *settings.prepare_flags.split())
+        own = settings.prepare_flags.split()
+        if system.data.batches.noise.enabled and "--musan" not in own:
+            own.append("--musan")
+        command = (str(REPOSITORY / "prepare.sh"), *flags, *own)
         return Job("prepare", command, has_children=True)
 
     def train_job(self, run: RunConfig) -> Job:
@@ -259,6 +264,9 @@ class Recipe:
         flags += [word for name, value in run.settings.items() for word in (f"--{name}", value)]
         if run.parent:
             flags += ["--branch-from", str(self.exp_root / run.parent / f"epoch-{run.after}.pt")]
+        # Whatever else is removed, the epochs that other runs start from are not.
+        if starts := sorted({self.number(other.after) for other in self.experiments.runs if other.parent == run.name}):
+            flags += ["--training.keep_always", f"[{','.join(map(str, starts))}]"]
         flags += ["--data.folder", str(self.data_dir), "--exp-dir", str(self.exp_root / run.name)]
         flags += ["--training.epochs", str(run.epochs), "--world-size", str(settings.world_size)]
         # One that has the machine to itself shares the cores among its own processes only.
@@ -300,6 +308,9 @@ class Recipe:
             "--beam",
             str(self.settings.beam),
         ]
+        if self.settings.avg:
+            last = next(run.epochs for run in self.experiments.runs if run.name == name)
+            own += ["--epoch", str(last), "--avg", str(self.settings.avg)]
         return Job(name, script(program, *own, *flags), threads=threads_for(self.settings.jobs, self.settings.jobs))
 
     def report_job(self) -> Job:
@@ -336,7 +347,7 @@ def experiments_file(given: str | None, corpus: str, system: str) -> Path:
         return folder / f"{given}.yaml" if (folder / f"{given}.yaml").is_file() else Path(given)
     if (folder / f"{corpus}.yaml").is_file():
         return folder / f"{corpus}.yaml"
-    return folder / ("paper.yaml" if system == "librispeech" else "small.yaml")
+    return folder / ("paper.yaml" if system in ("librispeech", "paper") else "small.yaml")
 
 
 def script(name: str, *flags: str) -> tuple[str, ...]:

@@ -49,6 +49,7 @@ class RecognitionConfig:
         left_context: frames of history that a chunk sees; null for what the system is configured for
         max_tokens_per_frame: most tokens at one frame; null for 3, or for a globally normalised system
             what the sequences in its Z had in training
+        tail_padding: feature frames of silence after each utterance; null for what the system is configured for
     """
 
     method: Literal["beam", "greedy"] = "beam"
@@ -57,8 +58,11 @@ class RecognitionConfig:
     chunk: int | None = None
     left_context: int | None = None
     max_tokens_per_frame: int | None = None
+    tail_padding: int | None = None
 
     def __post_init__(self) -> None:
+        tail = self.tail_padding
+        require(tail is None or tail >= 0, "--tail-padding", f"must be 0 or more feature frames, not {tail}")
         for name, value in (("--beam", self.beam), ("--max-tokens-per-frame", self.max_tokens_per_frame)):
             require(value is None or value >= 1, name, f"must be at least 1, not {value}")
         limited = self.chunk is not None or self.left_context is not None

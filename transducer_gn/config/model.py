@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from transducer_gn.common.errors import require, require_positive, require_probability
+from transducer_gn.config.fields import may_change
 from transducer_gn.config.front_end import FrontEndConfig
 
 
@@ -66,6 +67,8 @@ class StreamingConfig:
         left_chunks: chunks of history in training; null for all
         chunk: chunk size in evaluation and streaming; null for full context
         left_context: frames of history in evaluation and streaming, a multiple of the chunk; null for all
+        tail_padding: feature frames of silence after an utterance that is recognised, as icefall has them, so that the
+            last tokens come out; 0 for none. Training has none
     """
 
     dynamic_chunks: bool = True
@@ -74,9 +77,12 @@ class StreamingConfig:
     left_chunks: int | None = 4
     chunk: int | None = 16
     left_context: int | None = 64
+    tail_padding: int = may_change(0)
 
     def __post_init__(self) -> None:
         section = "model.streaming"
+        tail = self.tail_padding
+        require(tail >= 0, f"{section}.tail_padding", f"must be 0 or more feature frames, not {tail}")
         require_positive(section, max_chunk=self.max_chunk)
         share = self.full_context_share
         require(0 <= share <= 1, f"{section}.full_context_share", f"must be from 0 to 1, not {share}")

@@ -2,7 +2,8 @@
 
 Emission times are those of the paper's appendix C: the reference is aligned to the audio by the system itself, over all
 alignments, so that systems can be compared on the same tokens whatever they would recognise. The normaliser Z is the
-same for all alignments and drops out. Times are in seconds from the beginning; the delay by the chunk is not in them.
+same for all alignments and drops out. Times are in seconds from the beginning; the delay by the chunk is not in
+them, that by the front end's right context is.
 """
 
 from collections.abc import Mapping

@@ -46,11 +46,12 @@ class RecognitionStream:
         text: what was recognised
     """
 
-    def __init__(self, front_end: FrontEnd, encoder: EncoderStream, text: BeamText) -> None:
+    def __init__(self, front_end: FrontEnd, encoder: EncoderStream, text: BeamText, tail: Tensor | None = None) -> None:
         self.online = front_end.open()
         self.encoder = encoder
         self.text = text
         self._front_end = front_end
+        self._tail = tail
         self._samples = 0
         self._ended = False
 
@@ -121,6 +122,8 @@ class RecognitionStream:
     def _end_encoder(self) -> None:
         """Tell the encoder of the end once there is nothing more to come from the front end."""
         if self._ended and not self.online.is_ready:
+            if self._tail is not None and len(self._tail):
+                self.encoder.accept(self._tail)
             self.encoder.end()
 
 
@@ -134,6 +137,7 @@ class StreamingRecogniser:
         encoder: of the model, with the chunks that are recognised together
         search: over the same model
         tokenizer: spells tokens
+        tail: [n, F] feature frames that follow an utterance; None for none
         display: what streams show of their texts
     """
 
@@ -143,12 +147,14 @@ class StreamingRecogniser:
         encoder: StreamingEncoder,
         search: BeamSearch,
         tokenizer: Spelling,
+        tail: Tensor | None = None,
         display: DisplayConfig = SHOW_ALL,
     ) -> None:
         self.front_end = front_end
         self.encoder = encoder
         self.search = search
         self.tokenizer = tokenizer
+        self.tail = tail
         self.display = display
 
     @property
@@ -160,7 +166,7 @@ class StreamingRecogniser:
     def open(self) -> RecognitionStream:
         """A new stream."""
         text = BeamText(self.search.start(1)[0], self.tokenizer, self.encoder.framing, self.display)
-        return RecognitionStream(self.front_end, self.encoder.open(), text)
+        return RecognitionStream(self.front_end, self.encoder.open(), text, self.tail)
 
     def advance(self, streams: Iterable[RecognitionStream]) -> None:
         """Recognise all chunks that are complete. A stream that fails says so in its text; the others go on."""

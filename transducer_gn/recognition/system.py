@@ -6,6 +6,7 @@ already, as validation does during training.
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -41,6 +42,9 @@ from transducer_gn.recognition.transcript import Transcript
 from transducer_gn.search.beam import BeamSearch
 
 BEST_EPOCH = SystemConfig()
+
+# Filter banks of silence: the logarithm of the least energy there is.
+SILENCE = math.log(1e-10)
 
 # Samples of a recording that are recognised at a time, so that memory does not grow with it.
 PIECE = 10 * SAMPLING_RATE
@@ -99,7 +103,8 @@ class System:
     ) -> StreamingRecogniser:
         """Recognises many streams together by beam search; `display` says what to show of what may still change."""
         encoder = StreamingEncoder(self.model.encoder, self.chunk(settings))
-        return StreamingRecogniser(self.front_end, encoder, self._search(settings), self.tokenizer, display)
+        search, tail = self._search(settings), self.tail(settings)
+        return StreamingRecogniser(self.front_end, encoder, search, self.tokenizer, tail, display)
 
     @property
     def front_end(self) -> FrontEnd:
@@ -133,13 +138,23 @@ class System:
         """Most tokens at one frame."""
         return settings.max_tokens_per_frame or self.config.searched_tokens_per_frame()
 
+    def tail(self, settings: RecognitionConfig) -> Tensor:
+        """[n, F] feature frames of silence that follow an utterance."""
+        own = self.config.model.streaming.tail_padding
+        count = own if settings.tail_padding is None else settings.tail_padding
+        require(
+            count == 0 or self.model.front_end is None, "--tail-padding", "only filter banks have frames of silence"
+        )
+        return torch.full((count, self.front_end.framing.feature_dim), SILENCE, device=self.device)
+
     def describe(self, settings: RecognitionConfig) -> str:
         """A name for the files of what it recognises."""
         chunk = self.chunk(settings)
         how = "lookahead" if chunk.size is None else f"streaming-chunk-size-{chunk.size}-left-context-{chunk.left}"
         kind = "chunk-by-chunk-" if settings.streaming == "chunks" else ""
         search = f"beam-{settings.beam}" if settings.method == "beam" else "greedy"
-        return f"{self.name}-{kind}{how}-{search}"
+        tail = f"-tail-{count}" if (count := len(self.tail(settings))) else ""
+        return f"{self.name}-{kind}{how}-{search}{tail}"
 
     def _search(self, settings: RecognitionConfig) -> BeamSearch:
         return BeamSearch(self.model, settings.beam, self.alpha, self.tokens_per_frame(settings))
@@ -150,7 +165,7 @@ class System:
         _check_method(settings)
         samples = torch.cat(list(pieces))
         require(len(samples) > 0, "audio", "there is none")
-        features = self.front_end.compute(samples).to(self.device)
+        features = torch.cat([self.front_end.compute(samples).to(self.device), self.tail(settings)])
         search = self._search(settings)
         text = BeamText(search.start(1)[0], self.tokenizer, self.model.encoder.framing)
         lengths = torch.tensor([len(features)])

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -31,6 +31,7 @@ def recognition_identity(system: System, settings: RecognitionConfig, data: Prep
         "alpha": system.alpha,
         "settings": asdict(settings),
         "tokens_per_frame": system.tokens_per_frame(settings),
+        "tail_padding": len(system.tail(settings)),
         "utterances": file_fingerprint(manifest) if manifest.is_file() else None,
     }
 
@@ -40,8 +41,20 @@ def recognise(system: System, batch: Batch, settings: RecognitionConfig) -> list
     """Recognise the utterances of a batch, which is on the system's device."""
     if settings.streaming == "chunks":
         return recognised(batch, [history[-1].words for history in show(system, batch, settings)])
-    encoded = system.model.encode(batch.features, batch.feature_lengths, system.chunk(settings))
+    padded = with_tail(batch, system.tail(settings))
+    encoded = system.model.encode(padded.features, padded.feature_lengths, system.chunk(settings))
     return recognise_frames(system, batch, encoded, settings)
+
+
+def with_tail(batch: Batch, tail: Tensor) -> Batch:
+    """A batch with feature frames [n, F] after the end of each utterance."""
+    count = len(tail)
+    if count == 0:
+        return batch
+    features = torch.nn.functional.pad(batch.features, (0, 0, 0, count))
+    for row, length in enumerate(batch.feature_lengths.tolist()):
+        features[row, length : length + count] = tail
+    return replace(batch, features=features, feature_lengths=batch.feature_lengths + count)
 
 
 def recognise_frames(

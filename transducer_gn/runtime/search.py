@@ -118,7 +118,7 @@ class BeamSearch:
             times = [(beam.frames, times[row]) for row, _ in chosen]
             prefixes = [prefixes[row].extend(token) for row, token in chosen]
             self._prefixes.read(prefixes)
-        beam.keep_best(finished, self.beam)
+        beam.follow(finished, finished.best(self.beam))
 
     def _choose(
         self, scores: np.ndarray, weights: np.ndarray, log_sums: np.ndarray, threshold: float

@@ -86,10 +86,9 @@ class Beam:
             self.times = [_rolled(unrolled(times)[settled:]) for times in self.times]
         return best[:settled], best[settled:]
 
-    def keep_best(self, finished: "Finished", count: int) -> None:
-        """Go on to the next frame with the `count` best of the hypotheses that have finished this one."""
+    def follow(self, finished: "Finished", order: list[int]) -> None:
+        """Go on to the next frame with those of the finished hypotheses that `order` names, best first."""
         self.frames += 1
-        order = sorted(range(len(finished.ranks)), key=finished.ranks.__getitem__, reverse=True)[:count]
         self.prefixes = [finished.prefixes[place] for place in order]
         self.times = [finished.times[place] for place in order]
         top = finished.scores[order[0]] if order else 0.0
@@ -122,6 +121,17 @@ class Finished:
     ranks: list[float] = field(default_factory=list)
     prefixes: list[Prefix] = field(default_factory=list)
     times: list[Times] = field(default_factory=list)
+
+    def add(self, score: float, rank: float, prefix: Prefix, times: Times) -> None:
+        """One more hypothesis."""
+        self.scores.append(score)
+        self.ranks.append(rank)
+        self.prefixes.append(prefix)
+        self.times.append(times)
+
+    def best(self, beam: int) -> list[int]:
+        """The places of the `beam` best, of equal ones the first."""
+        return sorted(range(len(self.ranks)), key=self.ranks.__getitem__, reverse=True)[:beam]
 
     def threshold(self, beam: int) -> float:
         """What a score has to exceed to be among the `beam` best; -inf if there are fewer."""

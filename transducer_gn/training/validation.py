@@ -18,7 +18,7 @@ from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.model.chunk import evaluation_chunk
 from transducer_gn.recognition.error_rates import Recognised, total_errors
 from transducer_gn.recognition.system import System
-from transducer_gn.recognition.utterances import recognise_frames
+from transducer_gn.recognition.utterances import recognise_frames, with_tail
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.distributed import World
 from transducer_gn.training.not_finite import Fault
@@ -87,10 +87,12 @@ class Validator:
         settings: RecognitionConfig,
     ) -> tuple[dict[str, torch.Tensor], list[Recognised]]:
         """What one batch adds to the sums, and its utterances; `NotFiniteError` if its loss is not finite."""
-        # Encoded once, for the loss and for recognition.
+        # Encoded once, for the loss and for recognition, unless that one has silence after each utterance.
         encoded = training_pass.encode(plan.batch, plan.chunk)
         found = training_pass.objective(*encoded, plan, weights, Clock(self._world.device)).sums
-        utterances = recognise_frames(system, plan.batch, encoded, settings)
+        padded = with_tail(plan.batch, system.tail(settings))
+        heard = encoded if padded is plan.batch else training_pass.encode(padded, plan.chunk)
+        utterances = recognise_frames(system, plan.batch, heard, settings)
         sums = {name: value.double().cpu() for name, value in (dict(found) | error_sums(utterances)).items()}
         if not sums["loss"].isfinite():
             raise NotFiniteError("the loss is not finite")
