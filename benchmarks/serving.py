@@ -234,7 +234,8 @@ def measure(flags: argparse.Namespace, checkpoint: Path) -> dict:
             result["refusals"] = asyncio.run(refusals(server.port, audio, texts, flags.crowd))
             ratios["refused"] = result["refusals"]["share"]
     if "memory" in parts:
-        with serving(checkpoint) as server:
+        # However long this machine leaves a process waiting.
+        with serving(checkpoint, "--idle", "3600") as server:
             result["resident_bytes"] = sizes = memory(server, np.concatenate(audio), flags.minutes)
         ratios["memory_growth"] = sizes[-1] / sizes[0]
     return result
