@@ -118,7 +118,7 @@ def serving(checkpoint: Path, *flags: str) -> Iterator[Server]:
             yield Server(process, int(found[1]))
         finally:
             process.terminate()
-            if process.wait(60) != 0:
+            if process.wait(300) != 0:
                 print("the server did not end well", file=sys.stderr)
 
 
@@ -202,6 +202,33 @@ def memory(server: Server, audio: np.ndarray, minutes: float) -> list[int]:
     return sizes
 
 
+def under_load(
+    flags: argparse.Namespace, server: Server, audio: list[np.ndarray], texts: list[str], result: dict
+) -> None:
+    """What is asked for of texts, delays, faults and refusals, into the result."""
+    parts, ratios, chunk = flags.parts.split(","), result["ratios"], result["chunk_seconds"]
+    if "texts" in parts:
+        for count in map(int, flags.counts.split(",")):
+            ratios[f"unequal_texts_at_{count}"] = asyncio.run(unequal_share(server.port, audio, texts, count))
+            print(f"texts at {count} connections compared", file=sys.stderr, flush=True)
+    if "loads" in parts:
+        result["loads"] = loads = []
+        for streams in map(int, flags.loads.split(",")):
+            loads.append(asyncio.run(load_of(server.port, audio, streams, flags.seconds, chunk)))
+            print(loads[-1], file=sys.stderr, flush=True)
+            if not loads[-1]["held"]:
+                break
+        best = max((load for load in loads if load["held"]), key=lambda load: load["streams"], default=loads[0])
+        ratios["delay_p99_over_chunk"] = best["delay_99"] / chunk
+        result["streams_held"] = best["streams"] if best["held"] else 0
+    if "faults" in parts:
+        result["faults"] = asyncio.run(faults(server.port, audio, texts, 2 * flags.others, flags.others))
+        ratios["disturbed"] = result["faults"]["share"]
+    if "refusals" in parts:
+        result["refusals"] = asyncio.run(refusals(server.port, audio, texts, flags.crowd))
+        ratios["refused"] = result["refusals"]["share"]
+
+
 def measure(flags: argparse.Namespace, checkpoint: Path) -> dict:
     """All parts that are asked for."""
     system = load(checkpoint)
@@ -212,30 +239,13 @@ def measure(flags: argparse.Namespace, checkpoint: Path) -> dict:
     chunk = system.recogniser().chunk_seconds
     ratios: dict[str, float] = {}
     result: dict = {"ratios": ratios, "chunk_seconds": chunk, "words": sum(len(text.split()) for text in texts)}
-    parts = flags.parts.split(",")
-    with serving(checkpoint) as server:
-        if "texts" in parts:
-            for count in map(int, flags.counts.split(",")):
-                ratios[f"unequal_texts_at_{count}"] = asyncio.run(unequal_share(server.port, audio, texts, count))
-                print(f"texts at {count} connections compared", file=sys.stderr, flush=True)
-        if "loads" in parts:
-            result["loads"] = loads = []
-            for streams in map(int, flags.loads.split(",")):
-                loads.append(asyncio.run(load_of(server.port, audio, streams, flags.seconds, chunk)))
-                print(loads[-1], file=sys.stderr, flush=True)
-                if not loads[-1]["held"]:
-                    break
-            best = max((load for load in loads if load["held"]), key=lambda load: load["streams"], default=loads[0])
-            ratios["delay_p99_over_chunk"] = best["delay_99"] / chunk
-            result["streams_held"] = best["streams"] if best["held"] else 0
-        if "faults" in parts:
-            result["faults"] = asyncio.run(faults(server.port, audio, texts, 2 * flags.others, flags.others))
-            ratios["disturbed"] = result["faults"]["share"]
-        if "refusals" in parts:
-            result["refusals"] = asyncio.run(refusals(server.port, audio, texts, flags.crowd))
-            ratios["refused"] = result["refusals"]["share"]
-    if "memory" in parts:
+    parts = set(flags.parts.split(","))
+    if parts - {"memory"}:
         with serving(checkpoint) as server:
+            under_load(flags, server, audio, texts, result)
+    if "memory" in parts:
+        # However long this machine leaves a process waiting.
+        with serving(checkpoint, "--idle", "3600") as server:
             result["resident_bytes"] = sizes = memory(server, np.concatenate(audio), flags.minutes)
         ratios["memory_growth"] = sizes[-1] / sizes[0]
     return result

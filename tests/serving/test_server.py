@@ -24,7 +24,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from transducer_gn.serving.pages import POLICY
 
-LIMITS = {"--streams": 3, "--connections": 12, "--message-bytes": 8000, "--ahead": 4, "--idle": 2}
+LIMITS = {"--streams": 3, "--connections": 12, "--message-bytes": 8000, "--ahead": 4, "--idle": 6}
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_one_stream_too_many_is_refused_and_a_place_is_free_again(limited: LiveS
         (['{"type": "start"}'], "not understood", "either binary"),
         ([END], "failed", "without any audio"),
         ([b"\0" * 8000] * 200, "ahead", "ahead of the recogniser"),
-        ([], "idle", "no message came for 2 s"),
+        ([], "idle", "no message came for 6 s"),
     ],
 )
 def test_what_a_client_does_wrong_it_is_told(

@@ -1,6 +1,6 @@
 """Decode and measure a run at the end of every epoch: what it learns when.
 
-  over_epochs.py --exp-dir exp/mini-near/local-160 --sets [test-mini] --beam 8 --utterances 300
+  transducer-gn over-epochs --exp-dir exp/mini-near/local-160 --sets [test-mini] --beam 8 --utterances 300
 
 Results go to EXP-DIR/epochs/epoch-N, apart from those of decode.py and compute_latency.py. The same command goes on
 with what was stopped, and with epochs that were trained since.
