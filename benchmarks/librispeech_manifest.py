@@ -115,7 +115,7 @@ def make_prepared_folder(folder: Path, cuts: int, seed: int = 0) -> None:
     save_tokenizer(made_tokenizer(seed), folder / f"lang_unigram_{VOCAB_SIZE}")
 
 
-def made_tokenizer(seed: int, lines: int = 5000) -> Tokenizer:
+def made_tokenizer(seed: int, lines: int = 1000) -> Tokenizer:
     """Return a token model of some text of the manifest."""
     texts: Sequence[str] = [cut.supervisions[0].text for cut in make_cuts(lines, seed)]
     return train_tokenizer(texts, VOCAB_SIZE)

@@ -31,6 +31,7 @@ import logging
 import multiprocessing
 import tempfile
 import time
+import warnings
 from dataclasses import asdict, dataclass
 from itertools import islice
 from multiprocessing.synchronize import Barrier
@@ -227,6 +228,8 @@ def main() -> None:
     parser.add_argument("--compare", action="store_true", help="count with lhotse's sampler, too: a minute or more")
     parser.add_argument("--variant", choices=("alone", "resumed"), help=argparse.SUPPRESS)
     arguments = vars(parser.parse_args())
+    # More processes than cores are meant.
+    warnings.filterwarnings("ignore", message="This DataLoader will create")
     rehearsal = Rehearsal(**{name: arguments[name] for name in asdict(Rehearsal())})
     if arguments["variant"]:
         run = run_alone if arguments["variant"] == "alone" else run_resumed

@@ -16,8 +16,9 @@ random weights, the blank made likely) and made-up sounds; with one and its data
                           did not read, sent audio in bursts, or garbage
   memory_growth           resident memory of both processes after --minutes of audio in one stream, over that after a
                           tenth of it. The audio's clock is simulated: it comes as fast as it is recognised
-  refused                 share of what must be refused that was: a page of another origin, a message of 1 GB, and of
-                          --crowd connections all but those that the server has room for, while a stream goes on
+  refused                 share of five things that were as they must be: a page of another origin and a message of
+                          1 GB are refused; --crowd connections that say nothing are turned away, or cut off where
+                          there was room for them; a stream goes on meanwhile, and another is served afterwards
 """
 
 import argparse
@@ -40,11 +41,12 @@ from streaming import mini_model
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.units import SAMPLING_RATE as RATE
+from transducer_gn.config import EVERYDAY
 from transducer_gn.data.features import fbank
 from transducer_gn.data.tokenizer import train_tokenizer
 from transducer_gn.recognition.averaging import RunningAverage
 from transducer_gn.recognition.checkpoint import Checkpoint, Progress, TrainingState
-from transducer_gn.recognition.system import EVERYDAY, System, load
+from transducer_gn.recognition.system import System, load
 from transducer_gn.search.beam import beam_search
 from transducer_gn.serving.sentences import read_sentences
 
@@ -176,13 +178,11 @@ async def refusals(port: int, audio: list[np.ndarray], texts: list[str], count: 
     await asyncio.sleep(0.5)
     origin, message = await clients.foreign(port), await clients.giant(port)
     crowd = await clients.crowd(port, count)
-    # Those that were cut off later had been let in.
-    room = crowd.get("cut off", 0)
     during, after = await meanwhile, await clients.honest(port, audio[0])
     done = [
         origin == 403,
         message == 1009,
-        room <= ROOM and "served" not in crowd,
+        "served" not in crowd and crowd.get("turned away", 0) >= count - 4 * ROOM,
         during.text is not None,
         after.text == texts[0],
     ]

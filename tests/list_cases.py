@@ -1,6 +1,7 @@
 """Lists of token sequences with random joiner inputs, and what their objectives are when written out."""
 
 import itertools
+import math
 
 import oracles
 import torch
@@ -107,3 +108,33 @@ class Case:
             total += (1 - alpha) * oracles.log_sum_exp(self.scores(b, 0.0))
             total += regulariser_weight * frames * sum(squares) / len(squares)
         return total
+
+
+class AllSequences:
+    """All token sequences of a model without context, in which tokens beyond `limit` per frame hardly count.
+
+    The reference comes first. `logits` are its raw weights, [T][1][V].
+    """
+
+    def __init__(self, reference=(2, 1), frames=2, vocabulary=3, limit=3):
+        self.reference, self.frames, self.vocabulary, self.limit = reference, frames, vocabulary, limit
+        generator = torch.Generator().manual_seed(0)
+        weight = torch.randn(vocabulary, WIDTH, generator=generator).double()
+        bias = torch.tensor([0.0, -9.0, -10.0]).double()
+        encoder = torch.randn(1, frames, WIDTH, generator=generator).double()
+        sequences = [z for n in range(frames * limit + 1) for z in itertools.product(range(1, vocabulary), repeat=n)]
+        sequences = [reference, *(z for z in sequences if z != reference)]
+        self.tokens = torch.zeros(1, len(sequences), frames * limit, dtype=torch.int64)
+        for n, sequence in enumerate(sequences):
+            self.tokens[0, n, : len(sequence)] = torch.tensor(sequence, dtype=torch.int64)
+        self.lengths = torch.tensor([[len(z) for z in sequences]])
+        self.tree = build_prefix_tree(self.tokens, self.lengths)
+        prefixes = torch.zeros(len(self.tree.parents), WIDTH).double()
+        self.inputs = lattice_inputs(encoder, torch.tensor([frames]), prefixes, weight, bias)
+        self.logits = (torch.tanh(encoder) @ weight.t() + bias)[0, :, None]
+
+    def labels(self):
+        """(tokens, weight) of every label sequence."""
+        for labels in oracles.label_sequences(self.vocabulary, self.frames, self.limit):
+            weight = oracles.label_sequence_weight(self.logits.tolist(), 0, labels)
+            yield oracles.tokens_of(labels), math.exp(weight)

@@ -10,7 +10,7 @@ import kaldialign
 import oracles
 import pytest
 import torch
-from list_cases import EXACT, WIDTH, Case, lattice_inputs, schedule_point
+from list_cases import EXACT, AllSequences, Case, lattice_inputs, schedule_point
 from toy_data import toy_settings
 
 from transducer_gn.common.errors import UserError
@@ -18,10 +18,9 @@ from transducer_gn.config import MwerConfig, config_parser, read_config
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.lattice import tree_lattice
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
-from transducer_gn.search.competitors import find_competitors
-from transducer_gn.training import training_pass
 from transducer_gn.training.expected_errors import ErrorCounter, expected_errors
 from transducer_gn.training.nbest_objective import nbest_objective
+from transducer_gn.training.training_pass import TrainingPass
 
 ALPHAS = {"raw": lambda alpha: 0.0, "local": lambda alpha: 1.0, "interpolated": lambda alpha: alpha}
 
@@ -98,30 +97,13 @@ def test_the_baseline_changes_no_gradient():
 
 
 def test_a_list_of_all_sequences_gives_the_exact_expectation():
-    # A model without context in which tokens are so unlikely that those beyond three per frame do not count.
-    generator = torch.Generator().manual_seed(0)
-    frames, vocabulary, limit, reference = 2, 3, 3, (2, 1)
-    weight = torch.randn(vocabulary, WIDTH, generator=generator).double()
-    bias = torch.tensor([0.0, -9.0, -10.0]).double()
-    encoder = torch.randn(1, frames, WIDTH, generator=generator).double()
-    sequences = [z for n in range(frames * limit + 1) for z in itertools.product(range(1, vocabulary), repeat=n)]
-    sequences = [reference, *(z for z in sequences if z != reference)]
-    tokens = torch.zeros(1, len(sequences), frames * limit, dtype=torch.int64)
-    for n, sequence in enumerate(sequences):
-        tokens[0, n, : len(sequence)] = torch.tensor(sequence, dtype=torch.int64)
-    lengths = torch.tensor([[len(z) for z in sequences]])
-    tree = build_prefix_tree(tokens, lengths)
-    prefixes = torch.zeros(len(tree.parents), WIDTH).double()
-    inputs = lattice_inputs(encoder, torch.tensor([frames]), prefixes, weight, bias)
-    task = ErrorCounter(MwerConfig(weight=1.0, unit="token"), None).task(tokens, lengths)
-    found = nbest_objective(inputs, tree, schedule_point(0.0, mwer=1.0), EXACT, None, task).metrics()
-    logits = (torch.tanh(encoder) @ weight.t() + bias)[:, :, None][0].tolist()
-    weights, errors = [], []
-    for labels in oracles.label_sequences(vocabulary, frames, limit):
-        weights.append(math.exp(oracles.label_sequence_weight(logits, 0, labels)))
-        errors.append(oracles.edit_distance(reference, oracles.tokens_of(labels)))
-    expected = sum(w * n for w, n in zip(weights, errors, strict=True)) / sum(weights)
-    assert found["expected_errors"] * len(reference) == pytest.approx(expected, rel=1e-6)
+    case = AllSequences()
+    task = ErrorCounter(MwerConfig(weight=1.0, unit="token"), None).task(case.tokens, case.lengths)
+    found = nbest_objective(case.inputs, case.tree, schedule_point(0.0, mwer=1.0), EXACT, None, task).metrics()
+    labels = list(case.labels())
+    errors = sum(weight * oracles.edit_distance(case.reference, tokens) for tokens, weight in labels)
+    expected = errors / sum(weight for _, weight in labels)
+    assert found["expected_errors"] * len(case.reference) == pytest.approx(expected, rel=1e-6)
 
 
 def test_raw_posteriors_need_two_outputs_per_point(monkeypatch):
@@ -165,9 +147,9 @@ def test_errors_are_those_of_words(toy):
     texts = [["MAIL AND ORDER", "NAIL AND ORDER", "MAIL ORDER", "MAIL AND BUT ORDER SO", ""], ["SO", "SO SO"]]
     ids = [[tokenizer.encode(text) for text in own] for own in texts]
     ids[1] += [None, tokenizer.encode("MAI"), None]
-    found = ErrorCounter(MwerConfig(weight=1.0), tokenizer).count(ids)
+    found = ErrorCounter(MwerConfig(weight=1.0), tokenizer.decode).count(ids)
     assert found.counts.tolist() == [[0, 1, 1, 2, 3], [0, 1, 0, 1, 0]] and found.reference_units == 4
-    pieces = ErrorCounter(MwerConfig(weight=1.0, unit="token"), tokenizer).count(ids)
+    pieces = ErrorCounter(MwerConfig(weight=1.0, unit="token"), tokenizer.decode).count(ids)
     expected = [kaldialign.edit_distance(ids[0][0], other)["total"] for other in ids[0]]
     assert pieces.counts[0].tolist() == expected and pieces.reference_units == len(ids[0][0]) + len(ids[1][0])
 
@@ -201,12 +183,13 @@ def test_competitors_are_searched_at_alpha_1_only_for_expected_errors(
     train, local_run, tmp_path, monkeypatch, weight, lookahead
 ):
     searched = []
+    search_together = TrainingPass.search_together
 
-    def noting(*arguments):
-        searched.append(arguments[-1].alpha)
-        return find_competitors(*arguments)
+    def noting(self, encoded, batches, alpha):
+        searched.append(alpha)
+        return search_together(self, encoded, batches, alpha)
 
-    monkeypatch.setattr(training_pass, "find_competitors", noting)
+    monkeypatch.setattr(TrainingPass, "search_together", noting)
     settings = {
         "training.epochs": 2,
         "mwer.weight": weight,

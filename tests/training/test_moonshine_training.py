@@ -5,11 +5,13 @@ Frozen or trained along, a stopped run ends where an undisturbed one does; its c
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import soundfile
 import torch
 from moonshine_data import PIECES, prepare, write_conf, write_corpus, write_front_end
 from small_moonshine import PUBLISHED_FILE, needs_published_file
+from small_systems import moonshine_model, moonshine_model_config
 from stopping import run_until
 
 import transducer_gn
@@ -19,6 +21,7 @@ from transducer_gn.config import RecognitionConfig, config_parser, read_config
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation.results import find_results, read_results
 from transducer_gn.recognition.checkpoint import load_checkpoint
+from transducer_gn.recognition.stored_front_end import FrontEndExtractor
 from transducer_gn.training.distributed import World
 from transducer_gn.training.trainer import Trainer
 
@@ -208,6 +211,9 @@ def test_files_that_are_no_front_end_are_refused(place: Path, tmp_path: Path) ->
     ):
         with pytest.raises(UserError, match=sentence):
             compute_features.main([*flags, "--front-end-file", str(tmp_path / file)])
+    extractor = FrontEndExtractor(moonshine_model(moonshine_model_config()).front_end)
+    with pytest.raises(UserError, match="8000 samples per second, not 16000: resample"):
+        extractor.extract(np.zeros((1, 9000), dtype=np.float32), 8000)
     with pytest.raises(UserError, match="--front-end-file must be given"):
         compute_features.main(flags)
     with pytest.raises(UserError, match="--front-end: .*conf.yaml says moonshine-tiny"):

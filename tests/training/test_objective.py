@@ -8,7 +8,7 @@ import math
 import oracles
 import pytest
 import torch
-from list_cases import EXACT, WIDTH, Case, lattice_inputs
+from list_cases import EXACT, WIDTH, AllSequences, Case, lattice_inputs
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import ObjectiveConfig
@@ -92,33 +92,10 @@ def test_alpha_1_is_the_transducer_loss_of_softmax_outputs():
 
 
 def test_list_of_all_sequences_gives_the_exactly_normalised_loss():
-    # A finite-state model (no context) in which tokens are so unlikely that those beyond three per frame do not count.
-    generator = torch.Generator().manual_seed(0)
-    frames, vocabulary, limit = 2, 3, 3
-    weight, bias = (
-        torch.randn(vocabulary, WIDTH, generator=generator).double(),
-        torch.tensor([0.0, -9.0, -10.0]).double(),
-    )
-    encoder = torch.randn(1, frames, WIDTH, generator=generator).double()
-    sequences = [z for n in range(frames * limit + 1) for z in itertools.product(range(1, vocabulary), repeat=n)]
-    sequences.remove((2, 1))
-    sequences.insert(0, (2, 1))  # the reference
-    tokens = torch.zeros(1, len(sequences), frames * limit, dtype=torch.int64)
-    for n, sequence in enumerate(sequences):
-        tokens[0, n, : len(sequence)] = torch.tensor(sequence, dtype=torch.int64)
-    tree = build_prefix_tree(tokens, torch.tensor([[len(z) for z in sequences]]))
-    prefixes = torch.zeros(len(tree.parents), WIDTH).double()
-    inputs = lattice_inputs(encoder, torch.tensor([frames]), prefixes, weight, bias)
-    loss = nbest_objective(inputs, tree, SchedulePoint(0.0, 0.0)).loss
-    logits = (torch.tanh(encoder) @ weight.t() + bias)[:, :, None]
-    log_z = finite_state.log_normaliser(logits, torch.tensor([frames]), limit)
-    score = math.log(
-        sum(
-            math.exp(oracles.label_sequence_weight(logits[0].tolist(), 0, labels))
-            for labels in oracles.label_sequences(vocabulary, frames, limit)
-            if oracles.tokens_of(labels) == (2, 1)
-        )
-    )
+    case = AllSequences()
+    loss = nbest_objective(case.inputs, case.tree, SchedulePoint(0.0, 0.0)).loss
+    log_z = finite_state.log_normaliser(case.logits[None], torch.tensor([case.frames]), case.limit)
+    score = math.log(sum(weight for tokens, weight in case.labels() if tokens == case.reference))
     assert loss.item() == pytest.approx(log_z.item() - score, rel=1e-6)
 
 

@@ -18,6 +18,8 @@ from transducer_gn.lattice.prefix_tree import PrefixTree
 from transducer_gn.lattice.recursion import sequence_scores
 from transducer_gn.lattice.weights import full_weights, pair_weights
 
+RAW = Interpolation(0.0)
+
 
 @dataclass(frozen=True)
 class TreeLattice:
@@ -129,7 +131,7 @@ def list_scores(
 ) -> ListScores:
     """Score the references under interpolated weights and all sequences under raw ones, in one recursion.
 
-    At alpha 1 Z has no say; without competitors there is then nothing to score but the references.
+    Without competitors there is nothing to score at alpha 1 but the references.
 
     Args:
         lattice: of all sequences
@@ -143,13 +145,10 @@ def list_scores(
     reference_lengths = tree.lengths[:, 0]
     token, blank = interpolation.arcs(*lattice.reference_arcs())
     token = with_diagonal_prior(token, diagonal_prior, reference_lengths, frame_lengths)
-    # Under which weights the whole list is scored, by alpha: each of them once.
-    kinds = {} if interpolation.is_local and not lattice.has_competitors else {0.0: Interpolation(0.0)}
-    if posterior is not None:
-        kinds = {posterior.alpha: posterior} if interpolation.is_local else kinds | {posterior.alpha: posterior}
+    kinds = _list_weights(interpolation, posterior, lattice.has_competitors)
     if not kinds:
         return ListScores(sequence_scores(token, blank, reference_lengths, frame_lengths, backend), None)
-    arcs = [lattice.arcs(kind) for kind in kinds.values()]
+    arcs = [lattice.arcs(kind) for kind in kinds]
     scores = sequence_scores(
         torch.cat([token, *(own for own, _ in arcs)]),
         torch.cat([blank, *(own for _, own in arcs)]),
@@ -159,4 +158,17 @@ def list_scores(
     )
     lists = scores[utterances:].view(len(kinds), utterances, sequences).masked_fill(~tree.distinct, -math.inf)
     found = dict(zip(kinds, lists, strict=True))
-    return ListScores(scores[:utterances], found.get(0.0), found[posterior.alpha] if posterior is not None else None)
+    ranked = None if posterior is None else found[posterior]
+    return ListScores(scores[:utterances], found.get(RAW), ranked)
+
+
+def _list_weights(
+    interpolation: Interpolation, posterior: Interpolation | None, has_competitors: bool
+) -> list[Interpolation]:
+    """Under which weights whole lists are to be scored, each of them once.
+
+    At alpha 1 Z has no say; its raw scores are then there for a look only, and not where others are.
+    """
+    is_idle = interpolation.is_local and (posterior is not None or not has_competitors)
+    kinds = [] if is_idle else [RAW]
+    return kinds if posterior is None or posterior in kinds else [*kinds, posterior]

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from transducer_gn.config import MwerConfig
-from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.recognition.error_rates import edit_distance
 
 
@@ -101,12 +100,12 @@ class ErrorCounter:
 
     Args:
         settings: what counts as an error
-        tokenizer: makes words of tokens
+        text_of: makes text of tokens; not asked where errors are counted in tokens
     """
 
-    def __init__(self, settings: MwerConfig, tokenizer: Tokenizer) -> None:
+    def __init__(self, settings: MwerConfig, text_of: Callable[[Sequence[int]], str]) -> None:
         self._settings = settings
-        self._tokenizer = tokenizer
+        self._text_of = text_of
 
     def task(self, tokens: Tensor, lengths: Tensor) -> ErrorTask:
         """Take over lists from the device; waits for it.
@@ -133,4 +132,4 @@ class ErrorCounter:
         return ListErrors(torch.tensor(counts, dtype=torch.int64), units, self._settings.reference == "always")
 
     def _units(self, tokens: list[int]) -> Sequence[Hashable]:
-        return tokens if self._settings.unit == "token" else self._tokenizer.decode(tokens).split()
+        return tokens if self._settings.unit == "token" else self._text_of(tokens).split()

@@ -61,7 +61,7 @@ def start_run(config: Config, folder: Path, world: World, branch_from: Path | No
     data = PreparedData(Path(config.data.folder))
     tokenizer = data.tokenizer(config.model.vocab_size, config.data.token_model)
     batches = training_batches(config, data, tokenizer, world)
-    learner = Learner(config, world, ErrorCounter(config.mwer, tokenizer))
+    learner = Learner(config, world, ErrorCounter(config.mwer, tokenizer.decode))
     load_front_end(learner.model, data)
     state = RunState(
         progress=Progress(),
