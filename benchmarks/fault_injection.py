@@ -145,7 +145,8 @@ def kill_the_launcher(life: Life, rng: random.Random) -> bool:
     ranks = life.ranks()
     send([life.process.pid], signal.SIGKILL)
     life.wait()
-    end = time.monotonic() + 10
+    # One that was about to start notices once it has read its program.
+    end = time.monotonic() + 60
     while any(command_of(rank) for rank in ranks):
         if time.monotonic() > end:
             raise RuntimeError(f"ranks {ranks} live on after their launcher")

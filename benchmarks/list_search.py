@@ -1,9 +1,12 @@
-"""Searches in plain Python lists, one utterance at a time, on weights that were multiplied out beforehand.
+"""Searches in plain Python lists, on weights that were multiplied out beforehand: the opponents of ours.
 
-They are what one would write for a single stream, with the rules of `transducer_gn.search`: every factor and every
-pair of layers without anything between them is one matrix, hypotheses are small Python objects, scores are Python's
-numbers, and the predictor reads each prefix once. What they do not have is a memory of what each token contributes to
-the gates of an LSTM (`transducer_gn.model.constants`).
+They are what one would write for a single stream, with the rules of `transducer_gn.search`: every factor, and every
+pair of layers without anything between them, is one matrix; what each token contributes to the first gates of the LSTM
+is a table; hypotheses are small Python objects, scores are Python's numbers, and the predictor reads each prefix once,
+all that are new in one call. Greedy search goes from label to label over a whole batch. They multiply as torch does,
+or by packed weights as ours do (`transducer_gn.model.packed`), which makes them as quick as they can be.
+
+All of this preparation is done once, outside the time that is measured.
 """
 
 import math
@@ -13,25 +16,41 @@ from planted_weights import PlantedModel
 from torch import Tensor
 from torch.nn import functional
 
+from transducer_gn.model.packed import PackedWeight
+
+
+class PlainWeight:
+    """What `PackedWeight` does, by torch's own products."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        self.weight, self.bias = weight.clone(), bias
+
+    def product(self, x: Tensor) -> Tensor:
+        """From `x` [..., inputs] to [..., outputs]."""
+        return functional.linear(x, self.weight, self.bias)
+
+    def added_to(self, other: Tensor, x: Tensor) -> Tensor:
+        """`other` [n, outputs], overwritten, and the product of `x` [n, inputs]."""
+        return other.addmm_(x, self.weight.t())
+
 
 class FoldedModel:
     """The weights of a planted model of two LSTM layers as a search needs them."""
 
     @torch.no_grad()
-    def __init__(self, model: PlantedModel) -> None:
+    def __init__(self, model: PlantedModel, packed: bool) -> None:
+        layer = PackedWeight if packed else PlainWeight
         predictor, joiner = model.predictor.predictor, model.joiner
         first, second = predictor.lstm.layers
-        self.inputs = predictor.embedding.weight()
-        self.input_weight, self.input_bias = first.input_weight().clone(), first.bias().clone()
-        self.first = first.state_weight().t().clone()
-        self.second = torch.cat([second.input_weight(), second.state_weight()], dim=1).t().clone()
-        self.second_bias = second.bias().clone()
-        projection = joiner.predictor_projection.weight()
-        self.top = (projection @ predictor.output.weight()).t().clone()
-        self.top_rows = (predictor.output.bias() + model.predictor.answers) @ projection.t()
-        self.output, self.bias = joiner.output_weight.t().clone(), joiner.output_bias.clone()
-        self.project_encoder = joiner.project_encoder
         self.dim = first.state_weight.value.shape[1]
+        self.gates = functional.linear(predictor.embedding.weight(), first.input_weight(), first.bias())
+        self.first = layer(first.state_weight())
+        self.second = layer(torch.cat([second.input_weight(), second.state_weight()], dim=1), second.bias())
+        projection = joiner.predictor_projection.weight()
+        self.top = layer(projection @ predictor.output.weight())
+        self.answers = (predictor.output.bias() + model.predictor.answers) @ projection.t()
+        self.frames = layer(joiner.encoder_projection.weight(), joiner.encoder_projection.bias())
+        self.output = layer(joiner.output_weight, joiner.output_bias)
 
     def start(self) -> tuple[Tensor, Tensor]:
         """Output [1, J] and state [1, 4 * H] of the empty prefix."""
@@ -40,12 +59,12 @@ class FoldedModel:
     def read(self, tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """From `tokens` [n] and the state [n, 4 * H] before them to outputs [n, J] and the state after them."""
         dim = self.dim
-        gates = functional.linear(self.inputs.index_select(0, tokens), self.input_weight, self.input_bias)
         after = torch.empty_like(state)
-        self._cell(gates.addmm_(state[:, :dim], self.first), state[:, 2 * dim : 3 * dim], after, 0)
+        gates = self.first.added_to(self.gates.index_select(0, tokens), state[:, :dim])
+        self._cell(gates, state[:, 2 * dim : 3 * dim], after, 0)
         hidden = torch.cat([after[:, :dim], state[:, dim : 2 * dim]], dim=1)
-        self._cell(torch.addmm(self.second_bias, hidden, self.second), state[:, 3 * dim :], after, dim)
-        return torch.addmm(self.top_rows.index_select(0, tokens), after[:, dim : 2 * dim], self.top), after
+        self._cell(self.second.product(hidden), state[:, 3 * dim :], after, dim)
+        return self.top.added_to(self.answers.index_select(0, tokens), after[:, dim : 2 * dim]), after
 
     def _cell(self, gates: Tensor, cell: Tensor, after: Tensor, start: int) -> None:
         """Write the states that follow from gates [n, 4 * H] and cells [n, H]: hidden at `start`, cells 2 * H later."""
@@ -56,7 +75,7 @@ class FoldedModel:
 
     def logits(self, frames: Tensor, outputs: Tensor) -> Tensor:
         """Logits [n, V] of frames and outputs [n, J]."""
-        return torch.addmm(self.bias, (frames + outputs).tanh_(), self.output)
+        return self.output.product((frames + outputs).tanh_())
 
 
 class Node:
@@ -92,7 +111,7 @@ class ListBeamSearch:
         output, state = self.model.start()
         root.output, root.state = output[0], state[0]
         nodes, scores, stacked = [root], [0.0], output
-        for frame in self.model.project_encoder(encoder_out).split(1):
+        for frame in self.model.frames.product(encoder_out).split(1):
             finished: dict[Node, float] = {}
             round_nodes, round_scores, outputs = nodes, scores, stacked
             for step in range(self.most + 1):
@@ -107,6 +126,10 @@ class ListBeamSearch:
                 nodes, stacked = best, torch.stack([node.output for node in best])
             scores = [finished[node] for node in nodes]
         return [(node.tokens(), score) for node, score in zip(nodes, scores, strict=True)]
+
+    def search_all(self, encoder_out: Tensor) -> list[list[tuple[list[int], float]]]:
+        """The same for one utterance of `encoder_out` [B, T, D] after the other."""
+        return [self.search(frames) for frames in encoder_out]
 
     def _visit(
         self, logits: Tensor, nodes: list[Node], scores: list[float], finished: dict[Node, float], step: int
@@ -164,8 +187,8 @@ def _log_add(first: float, second: float) -> float:
 class LoopingGreedySearch:
     """Greedy search from label to label over one batch: frames until every utterance has a token, then one step.
 
-    As in label looping, the predictor reads one token of every utterance at a time, and between two tokens frames are
-    passed at which the best label is the blank, each utterance at its own pace.
+    The predictor reads one token of every utterance at a time, and between two tokens frames are passed at which the
+    best label is the blank, each utterance at its own pace.
     """
 
     def __init__(self, model: FoldedModel, max_tokens_per_frame: int) -> None:
@@ -175,7 +198,7 @@ class LoopingGreedySearch:
     def search(self, encoder_out: Tensor) -> list[list[int]]:
         """Tokens of utterances of the same length, `encoder_out` [B, T, D]."""
         batch, length, _ = encoder_out.shape
-        frames = self.model.project_encoder(encoder_out).flatten(0, 1)
+        frames = self.model.frames.product(encoder_out).flatten(0, 1)
         outputs, states = (part.repeat(batch, 1) for part in self.model.start())
         found: list[list[int]] = [[] for _ in range(batch)]
         places, emitted = [0] * batch, [0] * batch

@@ -41,11 +41,12 @@ from streaming import mini_model
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.units import SAMPLING_RATE as RATE
+from transducer_gn.config import EVERYDAY
 from transducer_gn.data.features import fbank
 from transducer_gn.data.tokenizer import train_tokenizer
 from transducer_gn.recognition.averaging import RunningAverage
 from transducer_gn.recognition.checkpoint import Checkpoint, Progress, TrainingState
-from transducer_gn.recognition.system import EVERYDAY, System, load
+from transducer_gn.recognition.system import System, load
 from transducer_gn.search.beam import beam_search
 from transducer_gn.serving.sentences import read_sentences
 

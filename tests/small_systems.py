@@ -27,8 +27,11 @@ def small_tokenizer() -> Tokenizer:
     return train_tokenizer([" ".join([word] * 9) for word in words] * 20, 30)
 
 
-def write_checkpoint(path: Path, causal: bool = True) -> None:
-    """Write the checkpoint of a tiny model; one that is not causal looks ahead and has no chunks."""
+def write_checkpoint(path: Path, causal: bool = True, shake: float = 0.4) -> None:
+    """Write the checkpoint of a tiny model; one that is not causal looks ahead and has no chunks.
+
+    The more it is shaken, the more do small errors grow on their way through it.
+    """
     torch.manual_seed(6)
     tokenizer = small_tokenizer()
     model_config = ModelConfig(
@@ -40,7 +43,7 @@ def write_checkpoint(path: Path, causal: bool = True) -> None:
         predictor=PredictorConfig(embedding_dim=8, dim=12, layers=1),
         joiner=JoinerConfig(dim=16),
     )
-    write_model(path, model_config, build_model(model_config), tokenizer)
+    write_model(path, model_config, build_model(model_config), tokenizer, shake)
 
 
 def moonshine_model_config(**front_end: object) -> ModelConfig:
@@ -70,11 +73,13 @@ def write_moonshine_checkpoint(path: Path, **front_end: object) -> None:
     write_model(path, config, moonshine_model(config), small_tokenizer())
 
 
-def write_model(path: Path, model_config: ModelConfig, model: Transducer, tokenizer: Tokenizer) -> None:
+def write_model(
+    path: Path, model_config: ModelConfig, model: Transducer, tokenizer: Tokenizer, shake: float = 0.4
+) -> None:
     """Write the checkpoint of a model that was shaken until it says something."""
     # Far from initial values, at which frames hardly differ and the same token comes out at each.
     for part in (model.encoder, model.predictor, model.joiner):
-        shaken(part, 0.4)
+        shaken(part, shake)
     with torch.no_grad():
         model.joiner.output.weight.log_scale += 1
         bias = model.joiner.output.bias.value

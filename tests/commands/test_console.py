@@ -15,7 +15,9 @@ from mind_changer import REVISED, said, write_mind_changer
 from scripts import REPOSITORY
 
 from transducer_gn.commands import COMMANDS, console, subcommand
+from transducer_gn.commands.serve import main as serve
 from transducer_gn.commands.transcribe import main as transcribe
+from transducer_gn.common.errors import UserError
 
 
 def called(*arguments: str) -> subprocess.CompletedProcess:
@@ -67,6 +69,14 @@ def test_examples_use_the_program() -> None:
     for name in COMMANDS:
         text = (REPOSITORY / "transducer_gn" / "commands" / f"{name}.py").read_text().split('"""')[1]
         assert f"  {name}.py" not in text and f"| {name}.py" not in text
+
+
+def test_without_the_extra_the_server_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(("websockets", "transducer_gn.serving"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "websockets", None)
+    with pytest.raises(UserError, match=r"pip install 'transducer_gn\[serve\]'"):
+        serve(["--checkpoint", "any.pt"])
 
 
 @pytest.fixture(scope="module")

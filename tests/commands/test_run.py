@@ -313,3 +313,12 @@ def test_much_text_has_the_larger_system(configurations, tmp_path):
 def test_a_front_ends_file_without_a_front_end_is_refused():
     with pytest.raises(UserError, match="--front-end-file: is the file of --front-end moonshine-tiny"):
         run.main(["--dry-run", "--corpus", "mini", "--front-end-file", "F"])
+
+
+def test_averages_are_over_the_last_epochs(commands):
+    found = commands(
+        "--corpus", "mini", "--only", "local,alpha-0.3", "--avg", "2", "--branch-epoch", "3", "--epochs", "6"
+    )
+    decodings = [command for command in found if command[0].endswith(("decode.py", "compute_latency.py"))]
+    assert [(value(c, "--epoch"), value(c, "--avg")) for c in decodings] == [("3", "2"), ("6", "2")] * 2
+    assert not any("--epoch" in command for command in commands("--corpus", "mini"))

@@ -62,6 +62,12 @@ def test_a_process_that_asked_for_it_dies_with_the_one_that_started_it():
     pytest.fail("it lives on")
 
 
+def test_a_process_whose_parent_has_died_before_it_asked_ends():
+    program = "from transducer_gn.common.processes import die_with_parent as d; d(parent=1); print('alive')"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert result.returncode == -signal.SIGKILL and result.stdout == ""
+
+
 def test_children_that_do_not_listen_are_not_waited_for():
     program = """
 import multiprocessing, signal, time

@@ -108,7 +108,7 @@ def test_no_more_is_held_than_the_settings_say_and_what_fills_no_batch(exported,
     batches = ShardedBatches(exported, tokenizer, replace(SETTINGS, shar_buffer_size=12))
     lane = batches._lanes(0)[0]
     used = np.cumsum(np.diff(lane.plan.borders))
-    # Of each class of duration at most one batch waits, and that is 10 seconds of utterances of a second or more.
+    # Of each of 3 classes of duration at most one batch waits: 10 seconds of utterances of a second or more.
     held = lane.read - np.concatenate([[0], used[:-1]])
     assert held.max() <= 12 + 3 * 10 < len(lane.stream) and lane.read[-1] == len(lane.stream)
     assert all(lane.read[number] >= places for number, places in enumerate(needed(lane)))

@@ -1,6 +1,4 @@
-"""Invariant: emission times equal the sum over every alignment written out, under the weights the search uses; and a
-word's times of display are read off what was shown.
-"""
+"""Invariant: emission times equal the sum over every alignment written out, under the weights the search uses."""
 
 from dataclasses import replace
 
@@ -12,9 +10,9 @@ from transducer_gn.common.framing import FILTER_BANKS
 from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation.decoding import evaluation_batches
-from transducer_gn.evaluation.latency import display_times, measure_times, reference_weights
+from transducer_gn.evaluation.latency import measure_times, reference_weights
 from transducer_gn.recognition.system import load_system
-from transducer_gn.recognition.utterances import Shown, recognise, show
+from transducer_gn.recognition.utterances import recognise, show
 
 
 @pytest.fixture(scope="module")
@@ -97,17 +95,3 @@ def test_live_recogniser_ends_with_the_text_of_the_masked_pass_and_never_hears_m
         seconds = [moment.seconds for moment in history]
         assert seconds == sorted(seconds)
         assert seconds[-1] == pytest.approx(duration, abs=0.011)
-
-
-def test_display_times_are_read_off_what_was_shown():
-    history = [
-        Shown(1, ["NAIL"]),
-        Shown(2, ["MAIL", "ORDER"]),
-        Shown(3, ["NAIL", "ORDER", "FOR"]),
-        Shown(4, ["MAIL", "ORDER", "TEA"]),
-        Shown(5, ["THE", "MAIL", "ORDER", "TEA"]),
-    ]
-    first, last = display_times("MAIL ORDER FOR TEA".split(), history)
-    # FOR is wrong in the end; THE before it does not change MAIL.
-    assert first == [2, 2, None, 4]
-    assert last == [4, 2, None, 4]

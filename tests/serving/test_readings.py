@@ -39,14 +39,16 @@ def test_shares_where_texts_first_differ(
         assert found[1] == pytest.approx(expected[1])
 
 
-def test_every_frame_is_seen_and_the_readings_turn_round(revising: Path) -> None:
+@pytest.mark.parametrize("together", [False, True])
+def test_every_frame_is_seen_and_the_readings_turn_round(revising: Path, together: bool) -> None:
     recogniser = load(revising).recogniser()
     watched, plain = recogniser.open(), recogniser.open()
     watch = ReadingsWatch(watched.text, recogniser.encoder.framing)
     for stream in (watched, plain):
         stream.add(said())
         stream.end()
-    recogniser.advance([watched, plain])
+    for streams in [[watched, plain]] if together else [[watched], [plain]]:
+        recogniser.advance(streams)
     assert watched.partial() == plain.partial()
     assert plain.partial().text == REVISED
     seen = [dispute for dispute in watch.take() if dispute.place == 0 and {"FAN", "VAN"} <= dispute.shares.keys()]

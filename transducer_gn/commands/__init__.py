@@ -9,6 +9,7 @@ GROUPS = {
         "transcribe": "recognise recordings",
         "streaming_decode": "recognise audio as it arrives",
         "serve": "serve live recognition, and a page to watch it",
+        "export": "write a trained system as ONNX files",
     },
     "experiments": {
         "run": "run experiments, from data to report",

@@ -54,7 +54,8 @@ def main(arguments: list[str] | None = None) -> None:
         if stage.is_done():
             print(f"Shar of {name}: complete")
             continue
-        from transducer_gn.data.shar import export_shar
+        from transducer_gn.data.shar import SharExport, export_shar
+        from transducer_gn.data.tokenizer import Tokenizer
 
         stage.begin()
         export_shar(
@@ -65,4 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
             options.tick_power,
             options.nj,
         )
+        if name == "train":
+            for model in sorted(options.data_dir.glob("lang_*")):
+                SharExport(options.data_dir / "shar" / name).tokens(Tokenizer.load(model))
         stage.finish()

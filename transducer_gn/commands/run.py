@@ -170,7 +170,8 @@ class Recipe:
         """Names of the runs to evaluate: all that have a best epoch by now, or will have."""
         if dry_run:
             return [run.name for run in self.wanted()]
-        return [run.name for run in self.chosen() if (self.exp_root / run.name / "best.json").is_file()]
+        name = "epoch-{}.pt" if self.settings.avg else "best.json"
+        return [run.name for run in self.chosen() if (self.exp_root / run.name / name.format(run.epochs)).is_file()]
 
     def run(self, launcher: Launcher, dry_run: bool) -> None:
         """All stages that are wanted, one after another; trainings of different stages may run side by side.
@@ -307,6 +308,9 @@ class Recipe:
             "--beam",
             str(self.settings.beam),
         ]
+        if self.settings.avg:
+            last = next(run.epochs for run in self.experiments.runs if run.name == name)
+            own += ["--epoch", str(last), "--avg", str(self.settings.avg)]
         return Job(name, script(program, *own, *flags), threads=threads_for(self.settings.jobs, self.settings.jobs))
 
     def report_job(self) -> Job:

@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
         from transducer_gn.serving.server import serve_live
         from transducer_gn.serving.worker import WorkerConfig
     except ModuleNotFoundError as error:
-        if error.name != "websockets":
+        if (error.name or "").partition(".")[0] != "websockets":
             raise
         raise UserError("the server needs the extra `serve`: pip install 'transducer_gn[serve]'") from error
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)

@@ -13,6 +13,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+from transducer_gn.commands import with_threads  # noqa: F401 (loads torch)
 from transducer_gn.common.command_line import CommandParser, explained_disk_errors, run_command
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import sole_user

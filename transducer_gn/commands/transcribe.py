@@ -17,9 +17,9 @@ import torch
 from transducer_gn.common.command_line import CommandParser, command_parser, settings_from
 from transducer_gn.common.errors import UserError, require
 from transducer_gn.common.processes import Progress
-from transducer_gn.config import RecognitionConfig
+from transducer_gn.config import EVERYDAY, RecognitionConfig
 from transducer_gn.recognition.audio import audio_files
-from transducer_gn.recognition.system import EVERYDAY, load
+from transducer_gn.recognition.system import load
 
 
 def parser() -> CommandParser:

@@ -97,17 +97,20 @@ class Progress:
         sys.stderr.flush()
 
 
-def die_with_parent() -> None:
+def die_with_parent(parent: int | None = None) -> None:
     """Have the kernel kill this process when the one that started it dies, on Linux; elsewhere nothing happens.
 
     A rank whose launcher was killed would otherwise train on beside those of the next call.
+
+    Args:
+        parent: process number of the one that started it, which may have died already; None for the present one
     """
     if not sys.platform.startswith("linux"):
         return
-    parent = os.getppid()
+    parent = os.getppid() if parent is None else parent
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        # It died before it was asked for.
+        # It died before that was asked for.
         os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -8,7 +8,15 @@ from transducer_gn.config.data import (
     StorageConfig,
     VolumeConfig,
 )
-from transducer_gn.config.evaluation import EvaluationDataConfig, LatencyConfig, RecognitionConfig, SystemConfig
+from transducer_gn.config.evaluation import (
+    EVERYDAY,
+    SHOW_ALL,
+    DisplayConfig,
+    EvaluationDataConfig,
+    LatencyConfig,
+    RecognitionConfig,
+    SystemConfig,
+)
 from transducer_gn.config.experiment import Config, config_from, config_parser, read_config
 from transducer_gn.config.fields import changed_settings
 from transducer_gn.config.front_end import FrontEndConfig
@@ -27,11 +35,14 @@ from transducer_gn.config.training import (
 )
 
 __all__ = [
+    "EVERYDAY",
+    "SHOW_ALL",
     "AlignmentConfig",
     "BatchConfig",
     "CompetitorConfig",
     "Config",
     "DataConfig",
+    "DisplayConfig",
     "EncoderConfig",
     "EvaluationDataConfig",
     "FrontEndConfig",

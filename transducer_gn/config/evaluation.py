@@ -72,6 +72,37 @@ class RecognitionConfig:
         )
 
 
+# For those who use a system rather than measure it: more hypotheses cost time and change few words.
+EVERYDAY = RecognitionConfig(beam=4)
+
+
+@dataclass(frozen=True)
+class DisplayConfig:
+    """What to show of a text that may still change. Its final form is always shown.
+
+    Attributes:
+        show: "all" of the best hypothesis, or only what is "stable": what no hypothesis of the beam disputes
+        hold_ms: of the rest, show only what has been best for so many milliseconds of audio
+    """
+
+    show: Literal["all", "stable"] = "all"
+    hold_ms: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.show in ("all", "stable"), "--show", f'must be "all" or "stable", not "{self.show}"')
+        require(self.hold_ms >= 0, "--hold-ms", f"must be 0 or more, not {self.hold_ms}")
+        require(self.show == "all" or self.hold_ms == 0, "--hold-ms", "what is stable need not be held")
+
+    def describe(self) -> str:
+        """A name for tables."""
+        if self.show == "stable":
+            return "only what is stable"
+        return f"what was best for {self.hold_ms} ms" if self.hold_ms else "everything"
+
+
+SHOW_ALL = DisplayConfig()
+
+
 @dataclass(frozen=True)
 class EvaluationDataConfig:
     """What to evaluate on.
@@ -94,10 +125,14 @@ class LatencyConfig:
     Attributes:
         display: also run the live recogniser, to see when words are shown and last changed
         utterances: measure at most this many of each set, spread evenly over it; null for all
+        holds: milliseconds for which words are held back in the table of what steadiness costs; null for one and two
+            chunks
     """
 
     display: bool = True
     utterances: int | None = None
+    holds: list[int] | None = None
 
     def __post_init__(self) -> None:
+        require(all(hold > 0 for hold in self.holds or ()), "--holds", f"must be above 0, not {self.holds}")
         require(self.utterances is None or self.utterances > 0, "--utterances", "must be above 0")

@@ -6,7 +6,7 @@ from typing import Literal
 
 from transducer_gn.common.errors import require
 
-NUMBERS = ("stage", "stop_stage", "epochs", "baseline_epochs", "branch_epoch", "early_epoch")
+NUMBERS = ("stage", "stop_stage", "avg", "epochs", "baseline_epochs", "branch_epoch", "early_epoch")
 AT_LEAST_ONE = ("world_size", "jobs", "beam", "latency_utterances")
 
 
@@ -43,6 +43,8 @@ class RecipeConfig:
         sets: sets to decode, SET[,SET...]; null for all dev and test sets
         latency_sets: sets for emission times; null for those of --sets
         beam: hypotheses in decoding
+        avg: use the parameters of each run's last epoch, averaged over so many epochs; 0 for the epoch with the lowest
+            error rate on the dev set, its parameters as they were
         latency_utterances: emission times of so many utterances of each set; null for all
         display: also measure when a live recogniser shows words
         every_epoch: also decode and measure every epoch of every run, for curves over training
@@ -78,6 +80,7 @@ class RecipeConfig:
     sets: str | None = None
     latency_sets: str | None = None
     beam: int = 50
+    avg: int = 0
     latency_utterances: int | None = None
     display: bool = True
     every_epoch: bool = False

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from transducer_gn.common.errors import UserError, require
 from transducer_gn.common.framing import FILTER_BANKS, Framing
 from transducer_gn.common.seeds import stable_seed
+from transducer_gn.common.threads import run_on_any_core
 from transducer_gn.common.units import BLANK
 from transducer_gn.config import BatchConfig, FrontEndConfig
 from transducer_gn.data.augmentation import change_volume, mix_noise, one_thread
@@ -227,8 +228,9 @@ def leave_stopping_to_training(_: int) -> None:
     """Called in every process that loads batches.
 
     A scheduler that ends a job sends its signal to all processes. Training saves what it has and then ends these;
-    without them it could not.
+    without them it could not. Nor are they bound to the core of the thread that started them.
     """
+    run_on_any_core()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

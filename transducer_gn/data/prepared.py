@@ -59,6 +59,16 @@ class PreparedData:
         """Return the cuts of one part, read as they are used."""
         return self._read(part_manifest(self.folder, part))
 
+    def word_ends(self, part: str) -> dict[str, list[float]]:
+        """Return when the words of each utterance end, in seconds, by its id; only of those that have alignments."""
+        ends = {}
+        for cut in self.cuts(part):
+            supervision = cut.supervisions[0]
+            words = (supervision.alignment or {}).get("word", [])
+            if words and [item.symbol for item in words] == supervision.text.split():
+                ends[cut.id] = [round(item.start + item.duration, 4) for item in words]
+        return ends
+
     def noise_cuts(self) -> CutSet:
         """Return the windows of noise."""
         path = part_manifest(self.folder, "musan")

@@ -51,23 +51,23 @@ def batch_stream(
 ) -> tuple[list[Positions], list[int]]:
     """Return the batches of a stream, and how much of it is to be read by each.
 
-    One half of the `held` utterances is batched while the other is being read. What does not fill a batch goes on to
-    the next half.
+    So many utterances as may be `held` are batched; while batches leave, as many of what comes after are read. What
+    does not fill a batch waits for those, and is held besides.
     """
-    half, waiting = max(1, held // 2), stream[:0]
+    waiting = stream[:0]
     batches: list[Positions] = []
     read: list[int] = []
-    for start in range(0, len(stream), half):
-        end = min(start + half, len(stream))
+    for start in range(0, len(stream), held):
+        end = min(start + held, len(stream))
         candidates = np.concatenate([waiting, stream[start:end]])
-        drawn = stable_seed("half", seed, start)
+        drawn = stable_seed("held", seed, start)
         packed, kinds = pack(durations[candidates], packing, drawn)
         found = [candidates[places] for places in packed]
         if end < len(stream):
             unfilled = np.append(kinds[1:] != kinds[:-1], True)
             waiting = np.concatenate([found[number] for number in np.flatnonzero(unfilled)])
             found = [found[number] for number in np.flatnonzero(~unfilled)]
-        ahead = min(half, len(stream) - end)
+        ahead = min(held, len(stream) - end)
         batches += [found[number] for number in random_order(len(found), drawn ^ 1)]
         read += [end + ahead * turn // len(found) for turn in range(1, len(found) + 1)]
     return batches, read

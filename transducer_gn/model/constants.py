@@ -145,7 +145,8 @@ class QuickLstmPredictor(nn.Module):
         self._layers = [QuickLayer(layer) for layer in predictor.lstm.stack()]
         first = self._layers[0]
         self._gates = functional.linear(predictor.embedding.weight(), first.weight, first.bias)
-        self.output = _copy(predictor.output, "quick")
+        assert predictor.output.bias is not None  # it is made with one
+        self._output = PackedWeight(predictor.output.weight(), predictor.output.bias())
 
     @full_precision
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
@@ -156,7 +157,7 @@ class QuickLstmPredictor(nn.Module):
             if number > 0:
                 gates = layer.inputs.product(hiddens[:, number - 1])
             layer.step(gates, state[0][:, number], state[1][:, number], (hiddens[:, number], cells[:, number]))
-        return self.output(hiddens[:, -1]), (hiddens, cells)
+        return self._output.product(hiddens[:, -1]), (hiddens, cells)
 
 
 class FusedLstm(nn.Module):

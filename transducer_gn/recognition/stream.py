@@ -7,8 +7,7 @@ A stream is a front end, the encoder's queue of features, and a beam; it compute
 advances any number of streams together. `LiveStream` is the two in one for those who have a single stream.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -16,60 +15,14 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.common.framing import Framing
 from transducer_gn.common.units import SAMPLING_RATE
+from transducer_gn.config import SHOW_ALL, DisplayConfig
 from transducer_gn.model.encoder_stream import EncoderStream, StreamingEncoder
 from transducer_gn.model.front_end import FrontEnd
 from transducer_gn.recognition.audio import check_samples
-from transducer_gn.recognition.transcript import GrowingTranscript, Revisions, Spelling, Transcript, Word
+from transducer_gn.recognition.beam_text import BeamText
+from transducer_gn.recognition.transcript import Revisions, Spelling, Transcript
 from transducer_gn.search.beam import BeamSearch, advance_over
-from transducer_gn.search.hypotheses import Beam
-
-
-class BeamText:
-    """The beam of one utterance and the text that it stands for.
-
-    Attributes:
-        beam: hypotheses after the frames so far
-        error: the sentence that says why nothing can be recognised any more; None while all is well
-    """
-
-    def __init__(self, beam: Beam, tokenizer: Spelling, framing: Framing) -> None:
-        self.beam = beam
-        self.error: str | None = None
-        self._transcript = GrowingTranscript(tokenizer, framing)
-
-    @property
-    def revisions(self) -> Revisions:
-        """How often and how far back the text was changed."""
-        return self._transcript.revisions
-
-    def update(self) -> None:
-        """See what the beam makes of new frames."""
-        if self.beam.faulty:
-            self.error = "the model gives weights that are NaN or infinitely large for this audio"
-            return
-        self._transcript.update(*self.beam.settle(), self.beam.frames)
-
-    def take(self) -> tuple[list[Word], list[Word]]:
-        """Words that became settled since the last call, and those that may change; see `GrowingTranscript.take`."""
-        self._check()
-        return self._transcript.take()
-
-    def spelt(self, tokens: Sequence[int]) -> list[str]:
-        """Words that would follow the whole settled ones if `tokens` came after all settled tokens."""
-        return self._transcript.spelt(tokens)
-
-    def transcript(self, final: bool) -> Transcript:
-        """The text as it stands, all of it stable if it is final; UserError if recognition has failed."""
-        self._check()
-        transcript = self._transcript.so_far()
-        # After the end nothing changes any more, whatever the other hypotheses of the beam say.
-        return replace(transcript, stable=transcript.text) if final else transcript
-
-    def _check(self) -> None:
-        if self.error is not None:
-            raise UserError(self.error)
 
 
 @torch.no_grad()
@@ -185,6 +138,7 @@ class StreamingRecogniser:
         search: over the same model
         tokenizer: spells tokens
         tail: [n, F] feature frames that follow an utterance; None for none
+        display: what streams show of their texts
     """
 
     def __init__(
@@ -194,12 +148,14 @@ class StreamingRecogniser:
         search: BeamSearch,
         tokenizer: Spelling,
         tail: Tensor | None = None,
+        display: DisplayConfig = SHOW_ALL,
     ) -> None:
         self.front_end = front_end
         self.encoder = encoder
         self.search = search
         self.tokenizer = tokenizer
         self.tail = tail
+        self.display = display
 
     @property
     def chunk_seconds(self) -> float:
@@ -209,7 +165,7 @@ class StreamingRecogniser:
     @torch.no_grad()
     def open(self) -> RecognitionStream:
         """A new stream."""
-        text = BeamText(self.search.start(1)[0], self.tokenizer, self.encoder.framing)
+        text = BeamText(self.search.start(1)[0], self.tokenizer, self.encoder.framing, self.display)
         return RecognitionStream(self.front_end, self.encoder.open(), text, self.tail)
 
     def advance(self, streams: Iterable[RecognitionStream]) -> None:

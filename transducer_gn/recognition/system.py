@@ -18,7 +18,7 @@ from torch import Tensor
 
 from transducer_gn.common.errors import UserError, require
 from transducer_gn.common.units import SAMPLING_RATE
-from transducer_gn.config import Config, RecognitionConfig, SystemConfig
+from transducer_gn.config import EVERYDAY, SHOW_ALL, Config, DisplayConfig, RecognitionConfig, SystemConfig
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.model.chunk import FULL_CONTEXT, Chunk, evaluation_chunk
 from transducer_gn.model.encoder_stream import StreamingEncoder
@@ -26,6 +26,7 @@ from transducer_gn.model.front_end import FrontEnd
 from transducer_gn.model.transducer import Transducer, build_model
 from transducer_gn.recognition.audio import check_samples, read_pieces
 from transducer_gn.recognition.averaging import average_between
+from transducer_gn.recognition.beam_text import BeamText
 from transducer_gn.recognition.checkpoint import (
     Checkpoint,
     Progress,
@@ -36,12 +37,9 @@ from transducer_gn.recognition.checkpoint import (
 )
 from transducer_gn.recognition.devices import chosen_device
 from transducer_gn.recognition.front_end import front_end_of
-from transducer_gn.recognition.stream import BeamText, LiveStream, StreamingRecogniser, advance_texts
+from transducer_gn.recognition.stream import LiveStream, StreamingRecogniser, advance_texts
 from transducer_gn.recognition.transcript import Transcript
 from transducer_gn.search.beam import BeamSearch
-
-# For those who use a system rather than measure it: more hypotheses cost time and change few words.
-EVERYDAY = RecognitionConfig(beam=4)
 
 BEST_EPOCH = SystemConfig()
 
@@ -95,16 +93,18 @@ class System:
             stream.accept(piece)
         return stream.finish()
 
-    def stream(self, settings: RecognitionConfig = EVERYDAY) -> LiveStream:
+    def stream(self, settings: RecognitionConfig = EVERYDAY, display: DisplayConfig = SHOW_ALL) -> LiveStream:
         """A new stream: audio in pieces of any size, text as it becomes known. To share steps, see `recogniser`."""
         _check_method(settings)
-        return LiveStream(self.recogniser(settings))
+        return LiveStream(self.recogniser(settings, display))
 
-    def recogniser(self, settings: RecognitionConfig = EVERYDAY) -> StreamingRecogniser:
-        """Recognises many streams together by beam search."""
+    def recogniser(
+        self, settings: RecognitionConfig = EVERYDAY, display: DisplayConfig = SHOW_ALL
+    ) -> StreamingRecogniser:
+        """Recognises many streams together by beam search; `display` says what to show of what may still change."""
         encoder = StreamingEncoder(self.model.encoder, self.chunk(settings))
         search, tail = self._search(settings), self.tail(settings)
-        return StreamingRecogniser(self.front_end, encoder, search, self.tokenizer, tail)
+        return StreamingRecogniser(self.front_end, encoder, search, self.tokenizer, tail, display)
 
     @property
     def front_end(self) -> FrontEnd:

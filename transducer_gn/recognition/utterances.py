@@ -1,7 +1,8 @@
 """Recognising batches: beam or greedy search, over whole utterances or truly chunk by chunk."""
 
+import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.batches import Batch
 from transducer_gn.data.layout import part_manifest
 from transducer_gn.data.prepared import PreparedData
+from transducer_gn.recognition.display_policy import Shown, stable_words
 from transducer_gn.recognition.error_rates import Recognised
 from transducer_gn.recognition.stream import RecognitionStream, StreamingRecogniser
 from transducer_gn.recognition.system import System
@@ -32,19 +34,6 @@ def recognition_identity(system: System, settings: RecognitionConfig, data: Prep
         "tail_padding": len(system.tail(settings)),
         "utterances": file_fingerprint(manifest) if manifest.is_file() else None,
     }
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What a streaming recogniser shows at one moment.
-
-    Attributes:
-        seconds: of audio that have been heard by then
-        words: of the text that is shown
-    """
-
-    seconds: float
-    words: list[str]
 
 
 @torch.no_grad()
@@ -109,16 +98,21 @@ def show(system: System, batch: Batch, settings: RecognitionConfig) -> list[list
         stream.end()
     histories: list[list[Shown]] = [[] for _ in streams]
     framing, size = recogniser.encoder.framing, recogniser.encoder.size
-    for number, ready in enumerate(_rounds(recogniser, streams), start=1):
+    for number, (ready, computed) in enumerate(_rounds(recogniser, streams), start=1):
         heard = framing.seconds_heard(number * size)
         for position in ready:
-            words = streams[position].partial().text.split()
-            histories[position].append(Shown(min(heard, streams[position].seconds), words))
+            stream = streams[position]
+            transcript = stream.partial()
+            stable = stable_words(transcript, stream.finished)
+            histories[position].append(
+                Shown(min(heard, stream.seconds), transcript.text.split(), stable, round(computed, 6))
+            )
     return [history or [Shown(stream.seconds, [])] for history, stream in zip(histories, streams, strict=True)]
 
 
-def _rounds(recogniser: StreamingRecogniser, streams: list[RecognitionStream]) -> Iterator[list[int]]:
-    """Recognise one chunk of each stream after another; yields the streams that had one."""
+def _rounds(recogniser: StreamingRecogniser, streams: list[RecognitionStream]) -> Iterator[tuple[list[int], float]]:
+    """Recognise one chunk of each stream after another; yields the streams that had one, and the seconds it took."""
     while ready := [position for position, stream in enumerate(streams) if stream.is_ready]:
+        began = time.perf_counter()
         recogniser.step([streams[position] for position in ready])
-        yield ready
+        yield ready, time.perf_counter() - began

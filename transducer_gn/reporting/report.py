@@ -10,6 +10,7 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import write_text
 from transducer_gn.common.json_files import write_json
 from transducer_gn.data.prepared import PreparedData
+from transducer_gn.evaluation.latency_results import summary_values
 from transducer_gn.evaluation.results import measure_summary
 from transducer_gn.reporting import figures, tables
 from transducer_gn.reporting.comparisons import comparison_values
@@ -18,6 +19,7 @@ from transducer_gn.reporting.figure import ReportFigure
 from transducer_gn.reporting.over_seeds import compare_over_seeds, seeds_table
 from transducer_gn.reporting.page import html_page
 from transducer_gn.reporting.runs import Run, choose_lookahead, headline_set
+from transducer_gn.reporting.stability_tables import runs_stability_table
 from transducer_gn.reporting.table import Table
 
 
@@ -105,8 +107,9 @@ def make_report(
         shown.append(seeds_table(compared, names, pair.part))
         values["seeds"] = {name: asdict(over) | {"changes": over.changes} for name, over in compared.items()}
     shown += [tables.results_table(runs, baseline)] if part is not None else []
-    groups = tables.groups_table(runs, part) if part is not None else None
-    shown += [groups] if groups else []
+    if part is not None:
+        found = tables.groups_table(runs, part), runs_stability_table(runs, baseline, part)
+        shown += [table for table in found if table is not None]
     added = evaluated(runs, part)
     shown += runs[0].extras.tables(added) if added else []
     shown += [tables.time_table(runs, baseline), tables.runs_table(runs)]
@@ -187,6 +190,7 @@ def run_values(runs: Sequence[Run]) -> dict[str, Any]:
                 "seconds_per_epoch": run.seconds_per_epoch(),
                 "problems": run.problems,
                 "emission_ms": tables.emission_means(run),
+                "stability": {part: summary_values(times).get("stability") for part, times in run.latencies.items()},
                 "error_rates": {
                     part: {name: measure_summary(measure) for name, measure in run.measures(part).items()}
                     for part in run.results

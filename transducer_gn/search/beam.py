@@ -41,7 +41,7 @@ from torch import Tensor
 from transducer_gn.common.units import BLANK
 from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
 from transducer_gn.model.constants import Kind, constant
-from transducer_gn.search.alone import pass_blanks, window
+from transducer_gn.search.alone import SearchAlone
 from transducer_gn.search.device_run import run_on_device
 from transducer_gn.search.frames import JoinedFrames
 from transducer_gn.search.hypotheses import Beam, Finished, NBest, Round, Times, check_faulty, check_frames, nbest_of
@@ -75,12 +75,12 @@ class BeamSearch:
         rules = SearchRules(beam, alpha, max_tokens_per_frame, exact)
         self.interpolation = rules.interpolation
         self.beam = beam
-        self.exact = exact
         self.max_tokens_per_frame = max_tokens_per_frame
         kind: Kind = "exact" if exact else "quick"
         self._joiner = constant(model.joiner, kind)
         with torch.no_grad():
             self._store = PrefixStore(constant(model.predictor, kind), self._joiner)
+        self._alone = None if exact else SearchAlone(self._joiner, self._store, rules)
 
     def start(self, batch: int) -> list[Beam]:
         """Beams of the empty sequence alone, before any frame, one for each utterance."""
@@ -93,43 +93,29 @@ class BeamSearch:
 
     @torch.no_grad()
     def advance_alone(self, beam: Beam, frames: Tensor) -> None:
-        """Take one beam over frames [T, J], several at a time as long as all of its hypotheses take blanks."""
-        t = 0
-        while t < len(frames):
-            ahead = frames[t : t + window(beam)]
-            logits = self._joiner(ahead[:, None], self._store.gather(beam.prefixes))
-            log_sums = logits.logsumexp(-1)
-            passed, order = pass_blanks(beam, logits, log_sums, self.interpolation, self.beam)
-            t += passed
-            if passed < len(ahead):
-                self.advance([beam], ahead[passed : passed + 1], (logits[passed, order], log_sums[passed, order]))
-                t += 1
+        """Take one beam over frames [T, J]."""
+        if self._alone is not None:
+            self._alone.advance(beam, frames)
+            return
+        for t in range(len(frames)):
+            self.advance([beam], frames[t : t + 1])
 
     @torch.no_grad()
-    def advance(self, beams: Sequence[Beam], frame: Tensor, known: tuple[Tensor, Tensor] | None = None) -> None:
-        """Take beams over one frame.
-
-        Args:
-            beams: one for each utterance
-            frame: [B, J] projected encoder output
-            known: logits [n, V] of all n hypotheses of the beams at this frame, and what they sum to [n]; None if they
-                are yet to be computed
-        """
+    def advance(self, beams: Sequence[Beam], frame: Tensor) -> None:
+        """Take beams over one frame, given as its projected encoder output [B, J]."""
         self._store.make_room()
         hypotheses = self._first_round(beams)
         finished = [Finished() for _ in beams]
         for step in range(self.max_tokens_per_frame + 1):
             if not hypotheses.prefixes:
                 break
-            if known is None or step > 0:
-                known = self._points(hypotheses, frame)
-            weighed = self._weigh(beams, hypotheses, *known)
+            weighed = self._weigh(beams, hypotheses, frame)
             self._finish(hypotheses, weighed, finished, merge=step > 0)
             if step == self.max_tokens_per_frame:
                 break
             hypotheses = self._extend(beams, hypotheses, weighed, finished)
         for beam, own in zip(beams, finished, strict=True):
-            self._next(beam, own)
+            beam.follow(own, own.best(self.beam))
 
     def project(self, encoder_out: Tensor) -> Tensor:
         """Frames [B, T, J] to advance over from encoder frames [B, T, D]."""
@@ -159,15 +145,12 @@ class BeamSearch:
             ends=ends,
         )
 
-    def _points(self, hypotheses: Round, frame: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits [n, V] of hypotheses at a frame [B, J], and what they sum to [n]."""
-        if len(hypotheses.ends) > 1:
+    def _weigh(self, beams: Sequence[Beam], hypotheses: Round, frame: Tensor) -> Weighed:
+        """The points of hypotheses at a frame [B, J]; marks beams at which a weight is NaN or infinitely large."""
+        if len(beams) > 1:
             frame = frame.index_select(0, torch.tensor(hypotheses.owners(), device=frame.device))
         logits = self._joiner(frame, self._store.gather(hypotheses.prefixes))
-        return logits, logits.logsumexp(-1)
-
-    def _weigh(self, beams: Sequence[Beam], hypotheses: Round, logits: Tensor, log_sums: Tensor) -> Weighed:
-        """The points of hypotheses; marks beams at which a weight is NaN or infinitely large."""
+        log_sums = logits.logsumexp(-1)
         values = log_sums.tolist()
         if not math.isfinite(sum(values)):
             for owner, value in zip(hypotheses.owners(), values, strict=True):
@@ -206,10 +189,7 @@ class BeamSearch:
             if not alone > -math.inf:
                 continue
             if place is None:
-                own.scores.append(score)
-                own.ranks.append(rank)
-                own.prefixes.append(prefix)
-                own.times.append(times)
+                own.add(score, rank, prefix, times)
                 continue
             if alone > own.ranks[place]:
                 own.times[place] = times
@@ -248,18 +228,6 @@ class BeamSearch:
             start = end
         return Round(hypotheses.scores.index_select(0, rows) + weights, prefixes, times, ends)
 
-    def _next(self, beam: Beam, finished: Finished) -> None:
-        """The best of the finished hypotheses as the beam at the next frame."""
-        beam.frames += 1
-        order = sorted(range(len(finished.ranks)), key=finished.ranks.__getitem__, reverse=True)[: self.beam]
-        beam.prefixes = [finished.prefixes[place] for place in order]
-        beam.times = [finished.times[place] for place in order]
-        top = finished.scores[order[0]] if order else 0.0
-        beam.scores = [finished.scores[place] - top for place in order]
-        beam.offset += top
-        if beam.watch is not None:
-            beam.watch(beam)
-
     def _tensor(self, values: list[float]) -> Tensor:
         """Scores [n] in the model's precision."""
         return torch.tensor(values, dtype=self._store.outputs.dtype, device=self._store.outputs.device)
@@ -285,7 +253,7 @@ def advance_over(search: BeamSearch, beams: list[Beam], encoder_out: Tensor, len
 
 def _advance(search: BeamSearch, beams: list[Beam], frames: JoinedFrames) -> None:
     """See `advance_over`."""
-    if len(beams) == 1 and not search.exact:
+    if len(beams) == 1:
         start, length = frames.starts[0], frames.lengths[0]
         search.advance_alone(beams[0], frames.frames[start : start + length])
         return

@@ -52,7 +52,7 @@ def choose_extensions(
         start = end
     if not rows:
         return [], [0] * len(finished)
-    candidates = _candidates(weighed, rows, beam)
+    candidates = best_extensions(weighed.logits, weighed.offsets, rows, beam)
     chosen: list[tuple[int, int]] = []
     ends, waiting = [], 0
     for threshold, end in zip(thresholds, hypotheses.ends, strict=True):
@@ -66,10 +66,17 @@ def choose_extensions(
     return chosen, ends
 
 
-def _candidates(weighed: Weighed, rows: list[int], beam: int) -> list[list[Candidate]]:
-    """The `beam` best extensions of each of the rows, as they are compared."""
-    index = torch.tensor(rows, device=weighed.logits.device)
-    promises = weighed.logits.index_select(0, index)[:, 1:] + weighed.offsets.index_select(0, index)[:, None]
+def best_extensions(logits: Tensor, offsets: Tensor, rows: list[int], beam: int) -> list[list[Candidate]]:
+    """The `beam` most promising extensions of some hypotheses, as they are compared.
+
+    Args:
+        logits: [n, V] raw weights
+        offsets: [n] what turns them into promises
+        rows: the hypotheses
+        beam: K
+    """
+    index = torch.tensor(rows, device=logits.device)
+    promises = logits.index_select(0, index)[:, 1:] + offsets.index_select(0, index)[:, None]
     promises = promises.float()
     count = min(beam, promises.shape[1])
     values, tokens = promises.topk(min(count + 1, promises.shape[1]))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from transducer_gn.common.framing import Framing
-from transducer_gn.recognition.stream import BeamText
+from transducer_gn.recognition.beam_text import BeamText
 from transducer_gn.search.hypotheses import Beam
 
 # Smaller shares are not worth a line on a screen.

@@ -25,13 +25,14 @@ from torch.distributed.rendezvous import rendezvous
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.processes import die_with_parent
+from transducer_gn.common.threads import run_on_any_core
 from transducer_gn.recognition.devices import CPU, chosen_device
 
 # Exit code of a process that ends with a `UserError`, as `run_script` gives it.
 USER_ERROR = 2
 # Seconds that a rank leaves to the one at fault to end before it does so itself.
 COURTESY = 3.0
-# Tells a rank that `launch` waits for its last words.
+# Tells a rank that `launch` waits for its last words, and in which process.
 LAUNCHED = "TRANSDUCER_GN_LAUNCHED"
 
 
@@ -109,7 +110,8 @@ def join_world(wanted: str, hang_timeout: float) -> Iterator[World]:
     if size == 1:
         yield World(device=device)
         return
-    die_with_parent()
+    if LAUNCHED in os.environ:
+        die_with_parent(int(os.environ[LAUNCHED]))
     backend, patience = "nccl" if device.type == "cuda" else "gloo", timedelta(seconds=hang_timeout)
     store, rank, size = next(rendezvous("env://", timeout=patience))
     dist.init_process_group(backend, timeout=patience, store=keys_of_this_attempt(store), rank=rank, world_size=size)
@@ -159,11 +161,12 @@ def launch(processes: int, device: str, script: str, arguments: list[str], max_r
     chosen_device(device, processes)
     if device != "cpu" and torch.cuda.is_available() and processes > torch.cuda.device_count():
         raise UserError(f"--world-size is {processes}, but this machine has {torch.cuda.device_count()} GPUs")
-    os.environ[LAUNCHED] = "1"
+    os.environ[LAUNCHED] = str(os.getpid())
     # What the agent has to say of a failure is said here.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     if "OMP_NUM_THREADS" not in os.environ:
         os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // processes))
+    run_on_any_core()
     for attempt in range(max_restarts + 1):
         # The agent would start again after any error. So each attempt has an agent of its own.
         config = LaunchConfig(
