@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from search_oracles import ALPHAS, EXTREMES, random_frames, random_model
 from torch import Tensor
 
-from transducer_gn.search.beam import beam_search
+from transducer_gn.search.beam import beam_search, search_together
 from transducer_gn.search.hypotheses import NBest
+from transducer_gn.search.rules import SearchRules
 
 
 def plain(model, encoder_out: Tensor, lengths: Tensor, beam: int, alpha: float, cap: int) -> list:
@@ -137,6 +138,25 @@ def test_neighbours_and_padding_do_not_matter():
         assert together.tokens[utterance] == alone.tokens[0]
         assert together.times[utterance] == alone.times[0]
         assert together.scores[utterance] == pytest.approx(alone.scores[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "finite-state"])
+def test_recognition_finds_what_the_exact_search_finds(kind):
+    # In single precision, where recognition multiplies by packed weights; one utterance goes a way of its own.
+    for seed in range(4):
+        model = random_model(seed, kind, vocabulary=7)
+        model.predictor.float()
+        model.joiner.float()
+        encoder_out, lengths = random_frames(3, 20).float(), torch.tensor([20, 11, 16])
+        for alpha in ALPHAS:
+            exact = search_together(model, [(encoder_out, lengths)], SearchRules(4, alpha, 3, exact=True)).best(4)
+            quick = beam_search(model, encoder_out, lengths, 4, 4, alpha, 3)
+            for utterance in range(3):
+                alone = beam_search(model, encoder_out[utterance, None], lengths[utterance, None], 4, 4, alpha, 3)
+                for found, place in ((quick, utterance), (alone, 0)):
+                    assert found.tokens[place] == exact.tokens[utterance]
+                    assert found.times[place] == exact.times[utterance]
+                    assert found.scores[place] == pytest.approx(exact.scores[utterance], rel=1e-5, abs=1e-4)
 
 
 def test_the_predictor_reads_each_prefix_once():

@@ -249,8 +249,9 @@ def _copy(part: nn.Module, kind: Kind) -> nn.Module:
         return QuickLstmPredictor(part)
     clone = copy.copy(part)
     clone._modules = {name: None if child is None else _copy(child, kind) for name, child in part._modules.items()}
-    if type(part) is Joiner and isinstance(clone, Joiner):
+    if type(part) is Joiner:
         clone.__class__ = ConstantJoiner
+        assert isinstance(clone, ConstantJoiner)
         layer = PackedOutput if kind == "quick" else OutputLayer
         clone._output_layer = layer(part.output_weight.detach(), part.output_bias.detach())
     return clone
