@@ -99,7 +99,9 @@ def main() -> None:
     for _ in range(options.repeats):
         for name, case in cases.items():
             measured[name].append(run(options.seconds, *case))
-            print(f"{name:16} " + "  ".join(f"{key} {value:.2f}" for key, value in measured[name][-1].items()), flush=True)
+            print(
+                f"{name:16} " + "  ".join(f"{key} {value:.2f}" for key, value in measured[name][-1].items()), flush=True
+            )
     seconds = {name: statistics.median(each["seconds"] for each in own) for name, own in measured.items()}
     ratios = {
         "beside_over_alone": seconds["beside"] / seconds["alone"],

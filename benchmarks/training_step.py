@@ -11,8 +11,8 @@ utterances of 10 s. Variants of it:
 
 Times: all variants in one process, in turn, on the same model. A ratio is the median over rounds of the ratio to the
 local update of the same round, so that a change of the machine's pace meets both. `..._time` is wall-clock time,
-`..._processor_time` that of all threads, spinning included. Memory: each variant in a process of its own, what an update
-adds to it at its peak.
+`..._processor_time` that of all threads, spinning included. Memory: each variant in a process of its own, what an
+update adds to it at its peak.
 
 The paper reports 8.8 times the time of local training, with batches 4.5 times smaller. planted_step.py says what the
 model is.
