@@ -5,10 +5,11 @@ set -euo pipefail
 
 usage() {
   cat <<'HELP'
-Usage: ./prepare.sh [--corpus mini|librispeech|librispeech-100|mini-librispeech|DIR] [options]
+Usage: ./prepare.sh [--corpus mini|mini-near|librispeech|librispeech-100|mini-librispeech|DIR] [options]
 
 Corpora
   mini              (default) spoken here by espeak-ng, with ambiguous words; needs no network
+  mini-near         the same with the settling word at once or after one word, so that waiting pays
   librispeech       all 960 hours; librispeech-100 and mini-librispeech are smaller
   DIR               anything in LibriSpeech's layout: DIR/PART/SPEAKER/CHAPTER/*.flac, *.trans.txt
 
@@ -16,13 +17,13 @@ Stages (--stage N, --stop-stage N; by default all)
   0  corpus         speak the mini corpus, or download LibriSpeech unless --dl-dir holds it
   1  manifests      list the parts, check all audio and transcripts
   2  noise          MUSAN, only with --musan
-  3  features       80-dimensional filter banks; training parts also at the speeds --speed-factors
+  3  features       filter banks, or those of --front-end; training parts also at the speeds --speed-factors
   4  token models   sentence pieces
   5  finish         combined shuffled training manifest, checks of everything
   6  shar           only with --shar: features and manifests in tar files, for many machines
 
 Options
-  --data-dir DIR        results (data/CORPUS)
+  --data-dir DIR        results (data/CORPUS, or data/CORPUS-FRONT-END)
   --dl-dir DIR          downloads (download); holds LibriSpeech/ or its parts, and musan/
   --nj N                processes at a time (number of cores); results do not depend on it
   --train, --dev, --test PART[,PART...]   which parts are for what, where their names do not say
@@ -30,10 +31,15 @@ Options
   --vocab-sizes N[,N...]    token models ("250,32" for mini, "500,32" for LibriSpeech, "500" for DIR)
   --token-model TYPE    unigram (default, what icefall uses) or bpe
   --speed-factors F[,F...]  ("0.9,1.1"; "none", the default for mini)
-  --tick-power N        precision of stored features (-10: 1e-3; -5 takes a third less space)
+  --tick-power N        precision of stored features (-10: 1e-3; -5 takes a third less space, for --front-end)
+  --front-end KIND      filter-banks (default), or moonshine-tiny: a public pretrained encoder made streaming
+  --front-end-file F    its ONNX file (DL-DIR/moonshine-tiny/encoder_model.onnx, fetched with npm if there is npm), or
+                        front_end.pt of another data folder, to have the same standardisation
+  --conf FILE           settings of the system, of which model.front_end counts here: layers, chunk, right context
   --musan               also prepare MUSAN noise
   --shar                also export as Shar; --shard-size N utterances per file (1000)
   --hours H             mini: hours of training audio (about 5.6 without it)
+  --distances N[,N...]  mini: words between an ambiguous word and the one that settles it (all from 0 to 6)
   --seed N              mini: all text and audio depend on it (0)
 HELP
 }
@@ -45,7 +51,8 @@ fail() {
 
 corpus=mini stage=0 stop_stage=100 data_dir= dl_dir=download nj=$(nproc)
 train= dev= test= skip_bad=false musan=false shar=false shard_size=1000
-vocab_sizes= token_model=unigram speed_factors= tick_power=-10 hours= seed=0
+vocab_sizes= token_model=unigram speed_factors= tick_power= hours= distances= seed=0
+front_end=filter-banks front_end_file= conf=
 
 while [ $# -gt 0 ]; do
   case $1 in
@@ -54,7 +61,8 @@ while [ $# -gt 0 ]; do
     --musan) musan=true; shift; continue ;;
     --shar) shar=true; shift; continue ;;
     --corpus | --stage | --stop-stage | --data-dir | --dl-dir | --nj | --train | --dev | --test | --vocab-sizes | \
-      --token-model | --speed-factors | --tick-power | --hours | --seed | --shard-size) ;;
+      --token-model | --speed-factors | --tick-power | --hours | --distances | --seed | --shard-size | --front-end | \
+      --front-end-file | --conf) ;;
     *) fail "unknown option $1; see ./prepare.sh --help" ;;
   esac
   [ $# -ge 2 ] || fail "$1 needs a value; see ./prepare.sh --help"
@@ -74,15 +82,28 @@ absolute() { case $1 in /*) echo "$1" ;; *) echo "$PWD/$1" ;; esac; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 dl_dir=$(absolute "$dl_dir")
 [ -z "$data_dir" ] || data_dir=$(absolute "$data_dir")
+[ -z "$conf" ] || conf=$(absolute "$conf")
+suffix=
+case $front_end in
+  filter-banks) [ -z "$front_end_file" ] || fail "--front-end-file is for --front-end moonshine-tiny" ;;
+  moonshine-tiny)
+    suffix=-moonshine-tiny
+    fetch_front_end=false
+    [ -n "$front_end_file" ] || fetch_front_end=true
+    front_end_file=$(absolute "${front_end_file:-$dl_dir/moonshine-tiny/encoder_model.onnx}")
+    ;;
+  *) fail "--front-end must be filter-banks or moonshine-tiny, not '$front_end'" ;;
+esac
 case $corpus in
-  mini)
-    data_dir=${data_dir:-$here/data/mini}
+  mini | mini-near)
+    [ "$corpus" = mini ] || distances=${distances:-0,1}
+    data_dir=${data_dir:-$here/data/$corpus$suffix}
     corpus_dir=$data_dir/corpus
     vocab_sizes=${vocab_sizes:-250,32}
     speed_factors=${speed_factors:-none}
     ;;
   librispeech | librispeech-100 | mini-librispeech)
-    data_dir=${data_dir:-$here/data/$corpus}
+    data_dir=${data_dir:-$here/data/$corpus$suffix}
     corpus_dir=$dl_dir/LibriSpeech
     [ -d "$corpus_dir" ] || ! compgen -G "$dl_dir/*/*/*/*.trans.txt" > /dev/null || corpus_dir=$dl_dir
     vocab_sizes=${vocab_sizes:-500,32}
@@ -95,7 +116,7 @@ case $corpus in
   *)
     [ -d "$corpus" ] || fail "--corpus '$corpus' is neither a known corpus nor a folder; see ./prepare.sh --help"
     corpus_dir=$(absolute "$corpus")
-    data_dir=${data_dir:-$here/data/$(basename "$corpus_dir")}
+    data_dir=${data_dir:-$here/data/$(basename "$corpus_dir")$suffix}
     vocab_sizes=${vocab_sizes:-500}
     speed_factors=${speed_factors:-0.9,1.1}
     ;;
@@ -116,9 +137,10 @@ local_program() { python "$here/local/$1.py" "${@:2}"; }
 
 if runs 0; then
   case $corpus in
-    mini)
+    mini | mini-near)
       log 0 "mini corpus in $corpus_dir"
-      local_program make_mini_corpus --corpus-dir "$corpus_dir" --nj "$nj" --seed "$seed" ${hours:+--hours "$hours"}
+      local_program make_mini_corpus --corpus-dir "$corpus_dir" --nj "$nj" --seed "$seed" ${hours:+--hours "$hours"} \
+        ${distances:+--distances "[$distances]"}
       ;;
     librispeech | librispeech-100 | mini-librispeech)
       log 0 "$corpus in $dl_dir"
@@ -126,6 +148,7 @@ if runs 0; then
       ;;
   esac
   ! $musan || local_program download --dl-dir "$dl_dir" --musan true
+  [ "$front_end" = filter-banks ] || ! $fetch_front_end || local_program download --dl-dir "$dl_dir" --front-end true
 fi
 
 if runs 1; then
@@ -140,9 +163,10 @@ if runs 2 && $musan; then
 fi
 
 if runs 3; then
-  log 3 "features in $data_dir/fbank"
-  local_program compute_fbank --data-dir "$data_dir" --nj "$nj" --tick-power "$tick_power" \
-    --speed-factors "[$speed_factors]"
+  log 3 "features ($front_end) in $data_dir"
+  local_program compute_features --data-dir "$data_dir" --nj "$nj" --speed-factors "[$speed_factors]" \
+    --front-end "$front_end" ${tick_power:+--tick-power "$tick_power"} \
+    ${front_end_file:+--front-end-file "$front_end_file"} ${conf:+--conf "$conf"}
 fi
 
 if runs 4; then
@@ -157,5 +181,6 @@ fi
 
 if runs 6 && $shar; then
   log 6 "Shar in $data_dir/shar"
-  local_program export_shar --data-dir "$data_dir" --shard-size "$shard_size" --nj "$nj" --tick-power "$tick_power"
+  local_program export_shar --data-dir "$data_dir" --shard-size "$shard_size" --nj "$nj" \
+    ${tick_power:+--tick-power "$tick_power"}
 fi

@@ -14,22 +14,38 @@ regulariser to keep their log-sums near 0.
       time-synchronous search per utterance and hypothesis, with a predictor cache (plain_search.py), over ours, beam 10
   python_same_rules_over_beam10
       the same, but it leaves out what our pruning rules leave out, and so gives the same result
+  lists_over_beam4_batch1, lists_over_beam10_batch1, lists_over_beam4_batch16, lists_over_beam10_batch16
+      a search in plain lists with our rules, one utterance after the other, all weights multiplied out, folded and laid
+      out beforehand (list_search.py), over ours
+  looping_over_greedy_batch1, looping_over_greedy_batch16
+      greedy search from label to label on the same weights (list_search.py), over ours, which gives no scores here
+  packed_lists_over_..., packed_looping_over_...
+      the same opponents on the packed weights that ours multiplies by (transducer_gn/model/packed.py): what is left is
+      the bookkeeping
   beam10_over_matmul
-      ours with beam 10 over nothing but its products: encoder projection, joiner outputs of the points it evaluates,
-      LSTM gates, outputs and projections of the prefixes it creates, in the same batches and the same order
+      ours with beam 10 over nothing but its products as torch makes them: encoder projection, joiner outputs of the
+      points it evaluates, LSTM gates, outputs and projections of the prefixes it creates, in the same batches and the
+      same order
+  beam10_over_packed_matmul
+      the same by packed weights, without those products that ours has at hand
 """
 
 import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 
 import torch
+from list_search import FoldedModel, ListBeamSearch, LoopingGreedySearch, PlainWeight
 from measure import write_result
 from plain_search import PlainBeamSearch
-from planted_weights import PlantedModel
-from torch.nn import functional
+from planted_weights import PlantedModel, PlantedPredictor
+from torch import Tensor
 
+from transducer_gn.model.packed import PackedWeight
+from transducer_gn.model.predictor import State
 from transducer_gn.search.beam import beam_search
 from transducer_gn.search.greedy import greedy_search
 
@@ -51,8 +67,8 @@ class Setting:
         return beam_search(self.model, self.encoder_out, self.lengths, beam, beam, ALPHA, CAP).tokens
 
     def greedy(self) -> list[list[list[int]]]:
-        """Search without one."""
-        return greedy_search(self.model, self.encoder_out, self.lengths, ALPHA, CAP).tokens
+        """Search without one, and without scores."""
+        return greedy_search(self.model, self.encoder_out, self.lengths, max_tokens_per_frame=CAP).tokens
 
     def plain(self, utterance: int, beam: int, threshold: bool) -> list[list[int]]:
         """The plain search on one utterance."""
@@ -65,38 +81,90 @@ class Setting:
         hook = self.model.joiner.register_forward_hook(
             lambda module, inputs, logits: calls.append(("joiner", logits.shape[:-1].numel()))
         )
-        lstm = self.model.predictor.predictor.lstm
-        step = lstm.step
-
-        def counting_step(x, state):
-            calls.append(("predictor", len(x)))
-            return step(x, state)
-
-        lstm.step = counting_step
+        counted = SimpleNamespace(predictor=CountingPredictor(self.model.predictor, calls), joiner=self.model.joiner)
         try:
-            self.beam(beam)
+            beam_search(counted, self.encoder_out, self.lengths, beam, beam, ALPHA, CAP)
         finally:
             hook.remove()
-            del lstm.step
         return calls
 
 
-def products_alone(setting: Setting, calls: list[tuple[str, int]]) -> Callable[[], None]:
-    """A function that makes the matrix products of the given calls, in their order, and does nothing else."""
+class CountingPredictor:
+    """A predictor that notes how many rows it is called with."""
+
+    def __init__(self, predictor: PlantedPredictor, calls: list[tuple[str, int]]) -> None:
+        self.initial_state = predictor.initial_state
+        self._step = predictor.step
+        self._calls = calls
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """See `Predictor.step`."""
+        self._calls.append(("predictor", len(tokens)))
+        return self._step(tokens, state)
+
+
+def products_alone(setting: Setting, calls: list[tuple[str, int]], packed: bool) -> Callable[[], None]:
+    """A function that makes the matrix products of the given calls, in their order, and does nothing else.
+
+    Args:
+        setting: what is searched
+        calls: of joiner and predictor, with their numbers of rows
+        packed: by packed weights, without the first product of the predictor, which ours has at hand
+    """
     joiner, predictor = setting.model.joiner, setting.model.predictor.predictor
     layers = [weight for layer in predictor.lstm.layers for weight in (layer.input_weight, layer.state_weight)]
     layers += [predictor.output.weight, joiner.predictor_projection.weight]
-    weights = {"joiner": [joiner.output_weight.detach()], "predictor": [layer.value.detach() for layer in layers]}
-    widths = {weight.shape[1] for parts in weights.values() for weight in parts}
+    weights = {"joiner": [joiner.output_weight], "predictor": [layer() for layer in layers[1 if packed else 0 :]]}
+    kind = PackedWeight if packed else PlainWeight
+    multiplied = {
+        name: [(weight.shape[1], kind(weight.detach())) for weight in parts] for name, parts in weights.items()
+    }
+    frames = kind(joiner.encoder_projection.weight().detach())
+    widths = {width for parts in multiplied.values() for width, _ in parts}
     rows = {width: torch.randn(max(count for _, count in calls), width) for width in widths}
 
     def run() -> None:
-        joiner.project_encoder(setting.encoder_out)
+        frames.product(setting.encoder_out)
         for name, count in calls:
-            for weight in weights[name]:
-                functional.linear(rows[weight.shape[1]][:count], weight)
+            for width, weight in multiplied[name]:
+                weight.product(rows[width][:count])
 
     return torch.no_grad()(run)
+
+
+def against_lists(batch: int, repeats: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Ratios of the searches in lists and ours for a number of utterances, and seconds for one of them."""
+    setting = Setting(batch)
+    variants: dict[str, Callable[[], object]] = {"greedy": setting.greedy}
+    ours = {"looping": "greedy"}
+    for beam in (4, 10):
+        variants[f"beam{beam}"] = partial(setting.beam, beam)
+        ours[f"lists{beam}"] = f"beam{beam}"
+    for prefix, packed in (("", False), ("packed_", True)):
+        folded = FoldedModel(setting.model, packed)
+        variants[f"{prefix}looping"] = partial(LoopingGreedySearch(folded, CAP).search, setting.encoder_out)
+        for beam in (4, 10):
+            search = ListBeamSearch(folded, beam, ALPHA, CAP)
+            variants[f"{prefix}lists{beam}"] = partial(search.search_all, setting.encoder_out)
+    check_same(setting, variants)
+    seconds = processor_seconds(variants, repeats if batch > 1 else 5 * repeats)
+    ratios = {
+        f"{prefix}{theirs.rstrip('0123456789')}_over_{own}_batch{batch}": seconds[prefix + theirs] / seconds[own]
+        for prefix in ("", "packed_")
+        for theirs, own in ours.items()
+    }
+    return ratios, {f"{name}, batch {batch}": value / batch for name, value in seconds.items()}
+
+
+def check_same(setting: Setting, variants: dict[str, Callable[[], object]]) -> None:
+    """Stop if an opponent's best sequences are not ours."""
+    for name, run in variants.items():
+        if "looping" in name and run() != [own[0] for own in setting.greedy()]:
+            raise SystemExit(f"{name} finds other sequences")
+        if "lists" in name and [own[0][0] for own in run()] != [
+            own[0] for own in setting.beam(int(name.rsplit("s")[-1]))
+        ]:
+            raise SystemExit(f"{name} finds other sequences")
 
 
 def processor_seconds(variants: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
@@ -118,7 +186,8 @@ def main_ratios(repeats: int, plain_utterances: int) -> dict:
     calls = setting.products(10)
     variants: dict[str, Callable[[], object]] = {
         "beam10": lambda: setting.beam(10),
-        "matmul": products_alone(setting, calls),
+        "matmul": products_alone(setting, calls, packed=False),
+        "packed_matmul": products_alone(setting, calls, packed=True),
         "greedy": setting.greedy,
         "beam4": lambda: setting.beam(4),
         "beam50": lambda: setting.beam(50),
@@ -135,7 +204,11 @@ def main_ratios(repeats: int, plain_utterances: int) -> dict:
         agreeing[name] = sum(same) / len(same)
     ratios = {f"beam{beam}_over_greedy": seconds[f"beam{beam}"] / seconds["greedy"] for beam in (4, 10, 50)}
     ratios |= {f"{name}_over_beam10": seconds[name] / seconds["beam10"] for name in agreeing}
-    ratios["beam10_over_matmul"] = seconds["beam10"] / seconds["matmul"]
+    ratios |= {f"beam10_over_{name}": seconds["beam10"] / seconds[name] for name in ("matmul", "packed_matmul")}
+    for size in (1, batch):
+        more, times = against_lists(size, repeats)
+        ratios |= more
+        seconds |= times
     return {
         "ratios": ratios,
         "seconds_per_utterance": seconds,
@@ -180,7 +253,7 @@ def main() -> None:
     if not arguments.no_growth:
         result["growth_milliseconds_per_frame"] = growth()
     for name, value in result["ratios"].items():
-        print(f"{name:24} {value:8.2f}")
+        print(f"{name:40} {value:8.2f}")
     for name, share in result["share_with_the_same_best"].items():
         print(f"same best hypothesis as {name}: {share:.0%} of utterances")
     write_result(arguments.json, result)

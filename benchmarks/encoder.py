@@ -33,12 +33,12 @@ import torch
 from torch import Tensor
 
 from transducer_gn.common.files import write_text
-from transducer_gn.common.units import SUBSAMPLING
+from transducer_gn.common.framing import FILTER_BANKS
 from transducer_gn.config import EncoderConfig
 from transducer_gn.model.chunk import Chunk
 from transducer_gn.model.encoder import Encoder
 from transducer_gn.model.encoder_stream import StreamingEncoder
-from transducer_gn.model.subsampling import CHANNELS, subsampled_lengths
+from transducer_gn.model.subsampling import CHANNELS
 
 CHUNK = Chunk(16, 64)
 
@@ -48,7 +48,7 @@ Shape = tuple[int, int, int, int, bool]
 
 def subsampling_shapes(config: EncoderConfig, utterances: int, frames: int) -> list[Shape]:
     """The multiplications of the subsampling for `frames` outputs per utterance."""
-    bands = config.feature_dim
+    bands = FILTER_BANKS.feature_dim
     shapes = []
     inputs = 1
     for stage, (outputs, rows) in enumerate(zip(CHANNELS, (4 * frames + 3, 2 * frames + 1, frames), strict=True)):
@@ -132,7 +132,7 @@ class EncoderRuns:
 
     def __init__(self, config: EncoderConfig, utterances: int, feature_frames: int) -> None:
         self.encoder = Encoder(config)
-        self.features = torch.randn(utterances, feature_frames, config.feature_dim)
+        self.features = torch.randn(utterances, feature_frames, FILTER_BANKS.feature_dim)
         self.lengths = torch.full((utterances,), feature_frames)
 
     @torch.no_grad()
@@ -153,7 +153,7 @@ class EncoderRuns:
         self.encoder.eval()
         streaming = StreamingEncoder(self.encoder, CHUNK)
         streams = [streaming.open() for _ in range(utterances)]
-        for piece in self.features[:utterances].split(SUBSAMPLING * CHUNK.size, dim=1):
+        for piece in self.features[:utterances].split(FILTER_BANKS.features_used(CHUNK.size), dim=1):
             for stream, features in zip(streams, piece, strict=True):
                 stream.accept(features)
             streaming.advance(streams)
@@ -188,7 +188,7 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     config = EncoderConfig()
     feature_frames = round(100 * arguments.seconds)
-    frames = int(subsampled_lengths(torch.tensor(feature_frames)))
+    frames = FILTER_BANKS.encoder_frames(feature_frames)
     alone = Multiplications(config, arguments.utterances, frames)
     runs = EncoderRuns(config, max(arguments.utterances, arguments.streams), feature_frames)
     seconds = best_times(

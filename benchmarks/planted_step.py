@@ -11,10 +11,10 @@ from pathlib import Path
 import torch
 from planted_weights import PlantedEncoder, PlantedModel
 
+from transducer_gn.common.framing import FILTER_BANKS
 from transducer_gn.config import Config, config_parser, read_config
 from transducer_gn.data.batches import Batch
 from transducer_gn.model.chunk import Chunk
-from transducer_gn.model.subsampling import subsampled_lengths
 from transducer_gn.search.competitors import Competitors
 from transducer_gn.training.distributed import World
 from transducer_gn.training.learner import Learner
@@ -59,7 +59,7 @@ class PlantedLearner(Learner):
         super().__init__(config, World())
         batch = random_batch(utterances, seconds)
         planted = PlantedModel(config.model.vocab_size, config.model.encoder.dim)
-        frames = int(subsampled_lengths(batch.feature_lengths).max())
+        frames = int(FILTER_BANKS.encoder_lengths(batch.feature_lengths).max())
         self.model.encoder = PlantedEncoder(self.model.encoder, planted.encoder_out(utterances, frames))
         self.model.predictor, self.model.joiner = planted.predictor, planted.joiner
         self.optimiser = build_optimiser(config.optimiser, self.model.parameters())

@@ -25,8 +25,8 @@ from measure import write_result
 
 from transducer_gn.common.memory import held_bytes
 from transducer_gn.common.units import SAMPLING_RATE as RATE
-from transducer_gn.config import RecognitionConfig, config_parser, read_config
-from transducer_gn.model.transducer import build_model
+from transducer_gn.config import Config, RecognitionConfig, config_parser, read_config
+from transducer_gn.model.transducer import Transducer, build_model
 from transducer_gn.recognition.stream import StreamingRecogniser
 from transducer_gn.recognition.system import System
 
@@ -45,13 +45,19 @@ class Pieces:
         return " ".join(str(number) for number in ids)
 
 
-def mini_recogniser(config_path: str) -> StreamingRecogniser:
-    """A recogniser with the mini model's sizes."""
+def mini_model(config_path: str) -> tuple[Config, Transducer]:
+    """The mini model's settings, and a model of its sizes with random weights."""
     torch.manual_seed(0)
     config, _ = read_config(config_parser("mini model"), ["--config", config_path])
     model = build_model(config.model).eval()
     with torch.no_grad():
         model.joiner.output.bias.value[0] += 4
+    return config, model
+
+
+def mini_recogniser(config_path: str) -> StreamingRecogniser:
+    """A recogniser with the mini model's sizes."""
+    config, model = mini_model(config_path)
     system = System("random", model, config, Pieces(config.model.vocab_size), alpha=1.0)
     return system.recogniser(RecognitionConfig(beam=BEAM))
 

@@ -8,11 +8,13 @@ utterances of 10 s. Variants of it:
   global     ours at alpha 0.3 with N competitors from the same encoder pass
   paper_way  alpha 0.3 as the paper does it: competitors from an encoder pass of their own, and N + 1 dense lattices
              with all V weights at every point
+  mwer       as global, with expected word errors beside the likelihood, their posteriors made of raw scores
+  mwer_local_scores  the same of locally normalised scores: all V weights at every point of every competitor
 
 Times: all variants in one process, in turn, on the same model. A ratio is the median over rounds of the ratio to the
 local update of the same round, so that a change of the machine's pace meets both. `..._time` is wall-clock time,
 `..._processor_time` that of all threads, spinning included. Memory: each variant in a process of its own, what an
-update adds to it at its peak.
+update adds to it at its peak. Updates for expected errors are also compared with the global one.
 
 The paper reports 8.8 times the time of local training, with batches 4.5 times smaller. planted_step.py says what the
 model is.
@@ -33,6 +35,7 @@ from planted_step import CHUNK, GLOBAL, LOCAL, PAPERS_SIZE, PlantedLearner, Plan
 from transducer_gn.config import Config
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.dense_objective import dense_objective
+from transducer_gn.training.expected_errors import ErrorCounter
 from transducer_gn.training.objective import Objective
 from transducer_gn.training.schedule import SchedulePoint
 from transducer_gn.training.training_pass import Plan
@@ -68,7 +71,7 @@ class Variant:
     Attributes:
         point: alpha and the regulariser
         kind: of training pass
-        changes: settings of the objective's or the competitors' section that differ, by section
+        changes: settings that differ, by section
     """
 
     point: SchedulePoint
@@ -79,11 +82,23 @@ class Variant:
         """The training pass of this variant for a learner's model."""
         for section, name, value in self.changes:
             config = replace(config, **{section: replace(getattr(config, section), **{name: value})})
-        return self.kind(learner.model, config)
+        return self.kind(learner.model, config, ErrorCounter(config.mwer, planted_text))
 
 
+def planted_text(tokens: Sequence[int]) -> str:
+    """Words of two pieces on average."""
+    return "".join(f" {token}" if token % 2 else str(token) for token in tokens)
+
+
+WITH_ERRORS = replace(GLOBAL, mwer=0.5)
 # The first is what all others are compared with. A further one needs a line here.
-VARIANTS = {"local": Variant(LOCAL), "global": Variant(GLOBAL), "paper_way": Variant(GLOBAL, PapersWay)}
+VARIANTS = {
+    "local": Variant(LOCAL),
+    "global": Variant(GLOBAL),
+    "paper_way": Variant(GLOBAL, PapersWay),
+    "mwer": Variant(WITH_ERRORS),
+    "mwer_local_scores": Variant(WITH_ERRORS, changes=(("mwer", "scores", "local"),)),
+}
 OF_SWEEP = {f"global_n{count}": Variant(GLOBAL, changes=(("competitors", "count", count),)) for count in SWEEP}
 ALL = VARIANTS | OF_SWEEP
 
@@ -132,15 +147,17 @@ def measure_times(options: argparse.Namespace, names: Sequence[str]) -> dict[str
 
 
 def ratios_of(rounds: dict[str, list[dict]], memory: dict[str, int]) -> dict[str, float]:
-    """Each variant over the first, `local`."""
+    """Each variant over the first, `local`, and those for expected errors over `global`."""
     local, *others = rounds
+    compared = [(name, local) for name in others]
+    compared += [(name, "global") for name in others if ALL[name].point.mwer > 0 and "global" in rounds]
     result = {}
-    for name in others:
+    for name, base in compared:
         for what, key in (("time", "seconds"), ("processor_time", "processor_seconds")):
-            pairs = zip(rounds[name], rounds[local], strict=True)
-            result[f"{name}_over_{local}_{what}"] = statistics.median(own[key] / base[key] for own, base in pairs)
+            pairs = zip(rounds[name], rounds[base], strict=True)
+            result[f"{name}_over_{base}_{what}"] = statistics.median(own[key] / other[key] for own, other in pairs)
         if name in memory:
-            result[f"{name}_over_{local}_memory"] = memory[name] / memory[local]
+            result[f"{name}_over_{base}_memory"] = memory[name] / memory[base]
     return result
 
 

@@ -14,10 +14,10 @@ from planted_step import CHUNK, PlantedPass, random_batch, with_references
 from planted_weights import PlantedModel
 from torch.nn.utils import clip_grad_norm_
 
+from transducer_gn.common.framing import FILTER_BANKS
 from transducer_gn.config import Config
 from transducer_gn.lattice import recursion, tiles, tree_lattice
 from transducer_gn.model import activation
-from transducer_gn.model.subsampling import subsampled_lengths
 from transducer_gn.model.transducer import Transducer, build_model
 from transducer_gn.search import beam as beam_module
 from transducer_gn.training.clock import Clock
@@ -118,7 +118,7 @@ def objective_parts(config: Config, utterances: int, seconds: float, point: Sche
     torch.manual_seed(0)
     model = PlantedModel(config.model.vocab_size, config.model.encoder.dim)
     batch = random_batch(utterances, seconds)
-    frame_lengths = subsampled_lengths(batch.feature_lengths)
+    frame_lengths = FILTER_BANKS.encoder_lengths(batch.feature_lengths)
     encoder_out = model.encoder_out(utterances, int(frame_lengths.max()))
     training_pass = PlantedPass(model, config).train()
     batch, _ = with_references(training_pass, encoder_out, frame_lengths, batch)

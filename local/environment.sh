@@ -1,5 +1,7 @@
 # Sourced by run.sh, test.sh and prepare.sh: puts a virtual environment with the pinned packages on PATH.
 # TRANSDUCER_GN_VENV names another place for it; the default is .venv beside this repository's README.
+# TRANSDUCER_GN_TORCH names a build of torch, such as cu126, cu130 or cpu (README: which one for which GPU); the default
+# is the one of the package index.
 # Installing happens once: a stamp holds the checksum of what was installed.
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -26,12 +28,20 @@ set_up_environment() {
     cat "$repository/requirements.txt" "$repository/setup.py"
     # Of pyproject.toml only what is installed: other settings change nothing in the venv.
     sed '/^\[tool/,$d' "$repository/pyproject.toml"
-    echo "$repository" "$venv"
+    echo "$repository" "$venv"${TRANSDUCER_GN_TORCH:+ "$TRANSDUCER_GN_TORCH"}
   } | sha256sum | cut -d' ' -f1)
   if [ "$(cat "$venv/.installed" 2>/dev/null)" != "$wanted" ]; then
     python=$(find_python) || return 1
     echo "Setting up $venv with $($python --version) (once; about two minutes)" >&2
     "$python" -m venv --clear "$venv"
+    if [ -n "${TRANSDUCER_GN_TORCH:-}" ]; then
+      # First, so that the requirement below is met already: a build has the same version.
+      "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$(grep '^torch==' \
+        "$repository/requirements.txt")" --index-url "https://download.pytorch.org/whl/$TRANSDUCER_GN_TORCH" || {
+        echo "there is no build $TRANSDUCER_GN_TORCH of this torch; see README.md for those that there are" >&2
+        return 1
+      }
+    fi
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$repository/requirements.txt"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
       -e "$repository"

@@ -14,6 +14,8 @@ ORDER = (
     "data",
     "search",
     "recognition",
+    "runtime",
+    "export",
     "training",
     "evaluation",
     "reporting",
@@ -24,7 +26,7 @@ ORDER = (
 # Where a package may import even less than the order allows.
 ONLY = {"config": {"common"}, "lattice": {"common"}, "data": {"common", "config"}}
 # Packages that only these may import.
-IMPORTERS = {"synthetic": {"commands"}, "serving": {"commands"}}
+IMPORTERS = {"synthetic": {"commands"}, "serving": {"commands"}, "export": {"commands"}}
 # The mathematics and the search work on tensors; they know nothing of files of audio, filter banks or terminals.
 ON_TENSORS = {"lattice", "search"}
 TENSORS = {"torch", "numpy", "k2", "fast_rnnt"}
@@ -33,11 +35,16 @@ NOT_ON_TENSORS = {"argparse", "curses", "os", "pathlib", "shutil", "sys", "termi
 OPTIONAL = {
     "espeakng_loader": {"synthetic"},
     "matplotlib": {"reporting", "synthetic"},
+    "onnx": {"export"},
+    "onnxruntime": {"export", "runtime"},
     "tensorboard": {"training"},
     "torch.utils.tensorboard": {"training"},
+    "websockets": {"serving"},
 }
 # The front door: `transducer_gn/__init__.py` opens these and nothing else.
-FRONT_DOOR = {"config", "recognition"}
+FRONT_DOOR = {"config", "recognition", "runtime"}
+# What runs without torch imports none of it, nor anything that does: see `tests/runtime/test_without_torch.py`.
+WITHOUT_TORCH = {"runtime"}
 
 
 def broken_rules(imports: Iterable[Import], standard_library: Iterable[str] = ()) -> list[str]:
@@ -85,6 +92,8 @@ def _outside(importer: str, imported: str, library: set[str]) -> str:
     top = imported.partition(".")[0]
     if importer in ON_TENSORS and (top in NOT_ON_TENSORS or top not in TENSORS | library):
         return f"{importer} works on tensors"
+    if importer in WITHOUT_TORCH and top in ("torch", "torchaudio", "lhotse"):
+        return f"{importer} runs without torch"
     for name, importers in OPTIONAL.items():
         if f"{imported}.".startswith(f"{name}.") and importer not in importers:
             return f"{name} is an optional install, only for {', '.join(sorted(importers))}"

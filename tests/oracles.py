@@ -104,3 +104,14 @@ def log_normaliser(logits, context: int, vocabulary: int, frames: int, max_token
 def tokens_of(labels: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
     """The token sequence that a label sequence spells."""
     return tuple(token for tokens in labels for token in tokens)
+
+
+def edit_distance(reference, hypothesis) -> int:
+    """Fewest substitutions, deletions and insertions, by trying all."""
+    if not reference or not hypothesis:
+        return len(reference) + len(hypothesis)
+    return min(
+        edit_distance(reference[1:], hypothesis[1:]) + (reference[0] != hypothesis[0]),
+        edit_distance(reference[1:], hypothesis) + 1,
+        edit_distance(reference, hypothesis[1:]) + 1,
+    )

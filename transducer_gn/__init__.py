@@ -1,6 +1,7 @@
 """Streaming Transducers trained without label bias: global normalisation for speech recognition.
 
-The front door is `load`; `docs/recognition.md` shows what a loaded system can do.
+The front door is `load`; `docs/recognition.md` shows what a loaded system can do. `load_exported` does the same with
+the files that export.py writes, without torch (`docs/export.md`).
 """
 
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
 
     from transducer_gn.config import SystemConfig
     from transducer_gn.recognition.system import System
+    from transducer_gn.runtime.system import ExportedSystem
 
 
 def load(path: "str | Path", device: str = "cpu", choice: "SystemConfig | None" = None) -> "System":
@@ -28,3 +30,19 @@ def load(path: "str | Path", device: str = "cpu", choice: "SystemConfig | None" 
     from transducer_gn.recognition import system
 
     return system.load(path, device, choice or SystemConfig())
+
+
+def load_exported(folder: "str | Path", precision: str = "float32", threads: int = 1) -> "ExportedSystem":
+    """Load an exported system, ready to recognise with onnxruntime; torch is not imported.
+
+    Args:
+        folder: what export.py wrote
+        precision: of the weights, "float32" or, if it was exported with --int8, "int8"
+        threads: of the processor that one step may use
+
+    Returns:
+        a system with `transcribe` for recordings and `stream` for live audio
+    """
+    from transducer_gn.runtime import system
+
+    return system.load(folder, precision, threads)

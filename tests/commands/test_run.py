@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from scripts import RECIPE, REPOSITORY
+from small_corpora import write_chapter
 
 from transducer_gn.commands import run
 from transducer_gn.common.errors import UserError
@@ -68,6 +69,27 @@ def test_librispeech_is_the_papers_schedule(librispeech):
         assert (config.competitors.count, config.data.batches.max_duration, config.training.epochs) == (10, 180, 40)
         assert value(command, "--branch-from").endswith("local/epoch-10.pt")
         assert config.model == local.model
+
+
+def test_librispeech_follows_icefall_where_the_paper_does(librispeech, capsys):
+    for name, (config, _) in librispeech.items():
+        assert config.data.batches.noise.enabled and config.model.streaming.tail_padding == 64, name
+        chosen = config.training.validation_sets, config.training.validation_utterances
+        assert chosen == (["dev-clean"], "all") and config.training.keep_epochs == 3
+    # What others branch off from is kept.
+    assert librispeech["local"][0].training.keep_always == (3, 10)
+    assert librispeech["finite-state-local"][0].training.keep_always == (10,)
+    assert librispeech["alpha-0.3"][0].training.keep_always == ()
+    run.main(["--dry-run", "--corpus", "librispeech", "--stop-stage", "0"])
+    assert capsys.readouterr().out.rstrip().endswith("--musan")
+
+
+def test_other_corpora_have_the_papers_system_without_what_is_librispeechs(configurations, librispeech, capsys):
+    own, _ = configurations("--corpus", "some/corpus")["alpha-0.3"]
+    assert own.model.encoder == librispeech["alpha-0.3"][0].model.encoder and own.normalisation.alpha == 0.3
+    assert not own.data.batches.noise.enabled and own.training.validation_sets is None
+    run.main(["--dry-run", "--corpus", "some/corpus", "--stop-stage", "0"])
+    assert "--musan" not in capsys.readouterr().out
 
 
 def test_the_papers_batches_are_a_setting_of_their_own(librispeech, configurations):
@@ -147,6 +169,46 @@ def test_every_command_parses_with_its_own_parser(commands):
         assert name == "train" or name == "report" or parsed.sets == ["a", "b"]
 
 
+def test_other_seeds_and_every_epoch(commands):
+    flags = ["--corpus", "mini-near", "--experiments", "near", "--seeds", "1,2", "--every-epoch", "true"]
+    shown = commands(*flags, "--exp-root", "here", "--latency-utterances", "3", "--stop-stage", "5")
+    names = [command[0].rsplit("/", 1)[1] for command in shown]
+    kinds = ["train.py"] * 3 + ["decode.py"] * 3 + ["compute_latency.py"] * 3 + ["over_epochs.py"] * 3
+    assert names == [*kinds * 3, "report.py"]
+    importlib.import_module("transducer_gn.commands.over_epochs").parser().parse_args(shown[9][1:])
+    trainings = [command for command in shown if command[0].endswith("train.py")]
+    roots = [value(command, "--exp-dir").rsplit("/", 1)[0] for command in trainings]
+    assert roots == 3 * ["here"] + 3 * ["here-seed1"] + 3 * ["here-seed2"]
+    assert value(trainings[-1], "--training.seed") == value(trainings[-1], "--data.batches.seed") == "2"
+    assert "--training.seed" not in trainings[0]
+    assert value(trainings[-1], "--branch-from") == "here-seed2/local/epoch-3.pt"
+    assert value(shown[-1], "--seeds") == "[here-seed1,here-seed2]" and value(shown[-1], "--exp-root") == "here"
+
+
+def test_a_small_chunk_is_all_that_training_ever_sees(configurations):
+    for conf, chunk in (([], 4), (["--conf", str(REPOSITORY / "conf" / "mini-near-320.yaml")], 8)):
+        runs = configurations("--corpus", "mini-near", "--experiments", "near", "--stop-stage", "2", *conf)
+        assert list(runs) == ["local", "local-continued", "alpha-0.3"]
+        for config, _ in runs.values():
+            streaming = config.model.streaming
+            assert (streaming.chunk, streaming.max_chunk, streaming.full_context_share) == (chunk, chunk, 0)
+
+
+def test_expected_errors_branch_off_from_local_and_from_global(configurations):
+    runs = configurations(
+        "--corpus", "an4", "--experiments", "mwer", "--branch-epoch", "6", "--early-epoch", "8", "--epochs", "9"
+    )
+    weights = {name: config.mwer.weight for name, (config, _) in runs.items()}
+    assert [name for name, weight in weights.items() if weight > 0] == ["local-mwer", "both", "alpha-0.3-mwer"]
+    local, command = runs["local-mwer"]
+    assert local.normalisation.alpha == 1 and local.mwer.scores == "local"
+    assert value(command, "--branch-from").endswith("local/epoch-6.pt")
+    further, command = runs["alpha-0.3-mwer"]
+    assert (further.normalisation.alpha_at(0.0), further.mwer.scores) == (0.3, "raw")
+    assert value(command, "--branch-from").endswith("alpha-0.3/epoch-8.pt")
+    assert {config.data.batches.max_duration for name, (config, _) in runs.items() if name != "local"} == {30}
+
+
 def test_a_run_that_is_done_is_not_trained_again(commands, tmp_path):
     (tmp_path / "local").mkdir()
     (tmp_path / "local" / "epoch-4.pt").touch()
@@ -185,6 +247,7 @@ def test_cores_are_shared_among_jobs(monkeypatch, jobs, first, later):
         (["--stage"], "--stage needs a value"),
         (["--epochs", "many"], "--epochs must be a whole number or null, not 'many'"),
         (["--jobs", "0"], "--jobs: must be at least 1, not 0"),
+        (["--seeds", "1,x"], "--seeds: must be whole numbers with commas between them, not '1,x'"),
         (["--counts", "2,x"], "--counts: must be whole numbers with commas between them, not '2,x'"),
         (["--branch-epoch", "50"], "--branch-epoch must be at most"),
         (["--early-epoch", "50"], "alpha-0.3-early branches off after epoch 50 of local, which has 40"),
@@ -215,3 +278,47 @@ def test_run_sh_is_the_same_command(environment):
 def test_settings_of_branches_change_nothing_of_the_model():
     for path in (REPOSITORY / "conf").glob("*-global.yaml"):
         assert "model:" not in path.read_text()
+
+
+def test_own_recordings_on_a_pretrained_front_end(configurations, capsys, tmp_path):
+    write_chapter(tmp_path / "own" / "train" / "1" / "7", ["1-7-0001", "1-7-0002"])
+    flags = ["--corpus", str(tmp_path / "own"), "--front-end", "moonshine-tiny", "--front-end-file", "F", "--dev", "x"]
+    with pytest.raises(UserError, match="--dev names the part 'x', but the corpus has only train"):
+        run.main(["--dry-run", *flags])
+    flags = flags[:-2]
+    found = configurations(*flags, "--only", "local,local-continued,alpha-0.3")
+    assert {name: (config.normalisation.alpha, config.training.epochs) for name, (config, _) in found.items()} == {
+        "local": (1, 8), "local-continued": (1, 10), "alpha-0.3": (0.3, 10)
+    }  # fmt: skip
+    small = found["alpha-0.3"][0]
+    assert (small.model.front_end.kind, small.model.front_end.right) == ("moonshine-tiny", 320)
+    assert small.data.folder.endswith("data/own-moonshine-tiny")
+    run.main(["--dry-run", *flags, "--stop-stage", "0", "--train", "train"])
+    prepare = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    assert value(prepare, "--vocab-sizes") == str(small.model.vocab_size)
+    assert value(prepare, "--conf").endswith("conf/moonshine-small.yaml")
+    assert (value(prepare, "--front-end-file"), value(prepare, "--train")) == ("F", "train")
+
+
+def test_much_text_has_the_larger_system(configurations, tmp_path):
+    write_chapter(tmp_path / "own" / "train" / "1" / "7", ["1-7-0001"])
+    transcript = tmp_path / "own" / "train" / "1" / "7" / "1-7.trans.txt"
+    transcript.write_text(f"1-7-0001 {'WORD ' * 20000}\n")
+    found = configurations("--corpus", str(tmp_path / "own"), "--front-end", "moonshine-tiny")
+    config, _ = found["local"]
+    assert (config.model.vocab_size, config.model.front_end.right, config.training.epochs) == (250, 0, 12)
+    assert found["alpha-0.3"][0].model == config.model and found["alpha-0.3-n10"][0].competitors.count == 10
+
+
+def test_a_front_ends_file_without_a_front_end_is_refused():
+    with pytest.raises(UserError, match="--front-end-file: is the file of --front-end moonshine-tiny"):
+        run.main(["--dry-run", "--corpus", "mini", "--front-end-file", "F"])
+
+
+def test_averages_are_over_the_last_epochs(commands):
+    found = commands(
+        "--corpus", "mini", "--only", "local,alpha-0.3", "--avg", "2", "--branch-epoch", "3", "--epochs", "6"
+    )
+    decodings = [command for command in found if command[0].endswith(("decode.py", "compute_latency.py"))]
+    assert [(value(c, "--epoch"), value(c, "--avg")) for c in decodings] == [("3", "2"), ("6", "2")] * 2
+    assert not any("--epoch" in command for command in commands("--corpus", "mini"))

@@ -99,6 +99,9 @@ def test_a_file_of_settings_stands_on_another(tmp_path):
     found = config.optimiser
     assert (found.eps, found.beta1, found.lr_epochs) == (1e-6, 0.6, 3)
     assert (config.model.vocab_size, config.model.joiner.dim) == (5, 9)
+    (tmp_path / "alias.yaml").write_text("# Nothing of its own.\nbase: sub/middle.yaml\n")
+    config, _ = read_config(config_parser("A test."), ["--config", str(tmp_path / "alias.yaml")])
+    assert config.optimiser.beta1 == 0.6
     (tmp_path / "top.yaml").write_text("base: nowhere.yaml\n")
     with pytest.raises(UserError, match="top.yaml: cannot read its base nowhere.yaml"):
         read_config(config_parser("A test."), ["--config", str(tmp_path / "top.yaml")])

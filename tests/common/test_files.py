@@ -2,10 +2,12 @@
 
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 
-from transducer_gn.common.files import replace_when_done, write_text
+from transducer_gn.common.files import replace_when_done, sole_user, write_text
 
 
 def test_content_appears_only_after_the_block(tmp_path):
@@ -53,3 +55,25 @@ def test_the_result_has_ordinary_permissions(tmp_path):
     finally:
         os.umask(umask)
     assert stat.S_IMODE((tmp_path / "table.txt").stat().st_mode) == 0o644
+
+
+def test_only_one_process_at_a_time_has_a_folder_to_itself(tmp_path):
+    program = """
+import sys
+from pathlib import Path
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.files import sole_user
+try:
+    with sole_user(Path(sys.argv[1]), "trains in exp"):
+        print("mine")
+except UserError as error:
+    print(error)
+"""
+
+    def other() -> str:
+        command = [sys.executable, "-c", program, str(tmp_path / "lock")]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    with sole_user(tmp_path / "lock", "trains in exp"):
+        assert other() == "another process trains in exp; wait until it has ended, or stop it\n"
+    assert other() == "mine\n"

@@ -2,24 +2,23 @@
 
 import pytest
 import torch
-from small_models import SMALL_ENCODER
+from small_models import SMALL_ENCODER, SMALL_FRAMING
 
 from transducer_gn.common.framing import FILTER_BANKS, Framing
-from transducer_gn.common.units import FRAME_SHIFT, encoder_frames
-from transducer_gn.model.subsampling import Subsampling, subsampled_lengths
+from transducer_gn.model.subsampling import Subsampling
 
 STACKED = Framing(feature_dim=864, feature_step=320, subsampling=4, right=5120)
 
 
 @pytest.mark.parametrize("features", [5, 8, 9, 12, 13, 64, 69])
 def test_frames_are_those_that_the_subsampling_gives(features):
-    subsampling = Subsampling(SMALL_ENCODER.feature_dim, SMALL_ENCODER.dim).eval()
+    subsampling = Subsampling(SMALL_FRAMING.feature_dim, SMALL_ENCODER.dim).eval()
     frames = FILTER_BANKS.frames_within(features)
-    window = torch.zeros(1, features, SMALL_ENCODER.feature_dim)
+    window = torch.zeros(1, features, SMALL_FRAMING.feature_dim)
     if frames:
         assert subsampling.windows(window, torch.tensor([frames])).shape[1] == frames
     # Whole utterances have a zero frame on either side.
-    assert FILTER_BANKS.frames_within(features + 2) == encoder_frames(features)
+    assert FILTER_BANKS.frames_within(features + 2) == FILTER_BANKS.encoder_frames(features)
 
 
 @pytest.mark.parametrize("frames", [1, 2, 16, 100])
@@ -32,7 +31,7 @@ def test_so_many_features_and_no_fewer_give_frames(frames):
 
 
 def test_times_are_those_of_filter_banks():
-    assert FILTER_BANKS.frame_shift == FRAME_SHIFT == pytest.approx(0.04)
+    assert FILTER_BANKS.frame_shift == 0.04
     assert FILTER_BANKS.samples(100) == 16000
     # The last of 16 frames sees features up to 4 * 15 + 7, which is the 68th.
     assert FILTER_BANKS.seconds_heard(16) == pytest.approx(0.68)
@@ -40,10 +39,11 @@ def test_times_are_those_of_filter_banks():
 
 
 def test_filter_banks_count_as_their_convolutions_do() -> None:
-    for count in range(300):
-        expected = int(subsampled_lengths(torch.tensor(count)))
-        assert FILTER_BANKS.encoder_frames(count) == encoder_frames(count) == expected
-    assert (FILTER_BANKS.feature_shift, FILTER_BANKS.frame_shift) == (0.01, FRAME_SHIFT)
+    # Two convolutions of width 3 and stride 2, after one that keeps the number.
+    formula = [max(0, ((count - 1) // 2 - 1) // 2) for count in range(300)]
+    assert [FILTER_BANKS.encoder_frames(count) for count in range(300)] == formula
+    assert FILTER_BANKS.encoder_lengths(torch.arange(300)).tolist() == formula
+    assert (FILTER_BANKS.feature_shift, FILTER_BANKS.frame_shift) == (0.01, 0.04)
     assert [FILTER_BANKS.feature_frames(n) for n in (0, 79, 80, 160, 239, 240)] == [0, 0, 1, 1, 1, 2]
 
 

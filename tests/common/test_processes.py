@@ -1,8 +1,13 @@
-"""Invariant: work in other processes comes back in order, and its failures come back, too."""
+"""Invariant: work in other processes comes back in order, and its failures come back, too; nobody outlives who started
+him.
+"""
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +43,44 @@ def test_a_user_error_and_a_killed_process_are_reported_and_the_others_stopped()
         run_each(lambda work: work(), [(refuse,), (sleep_long,)], jobs=2, label="Work")
     with pytest.raises(UserError, match="exit code -9 .* smaller --nj"):
         run_each(lambda work: work(), [(sleep_long,), (die,)], jobs=2, label="Work")
+
+
+def test_a_process_that_asked_for_it_dies_with_the_one_that_started_it():
+    """The one in the middle is killed; its child would sleep for a minute."""
+    child = "import time; from transducer_gn.common.processes import die_with_parent as d; d(); print(); time.sleep(60)"
+    start = f"subprocess.Popen([sys.executable, '-u', '-c', {child!r}], stdout=subprocess.PIPE)"
+    middle = f"import subprocess, sys; p = {start}; p.stdout.readline(); print(p.pid); p.wait()"
+    process = subprocess.Popen([sys.executable, "-u", "-c", middle], stdout=subprocess.PIPE, text=True)
+    pid = int(process.stdout.readline())
+    process.kill()
+    process.communicate(timeout=20)
+    for _ in range(200):
+        if not Path(f"/proc/{pid}").exists():
+            return
+        time.sleep(0.05)
+    os.kill(pid, signal.SIGKILL)
+    pytest.fail("it lives on")
+
+
+def test_a_process_whose_parent_has_died_before_it_asked_ends():
+    program = "from transducer_gn.common.processes import die_with_parent as d; d(parent=1); print('alive')"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert result.returncode == -signal.SIGKILL and result.stdout == ""
+
+
+def test_children_that_do_not_listen_are_not_waited_for():
+    program = """
+import multiprocessing, signal, time
+from transducer_gn.common.processes import no_children_left
+def deaf(ready):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ready.set()
+    time.sleep(60)
+ready = multiprocessing.get_context("fork").Event()
+with no_children_left():
+    multiprocessing.get_context("fork").Process(target=deaf, args=(ready,), daemon=True).start()
+    ready.wait()
+    raise ValueError("a crash")
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert result.returncode == 1 and "a crash" in result.stderr

@@ -60,7 +60,6 @@ def test_a_script_can_add_flags_of_its_own() -> None:
         (lambda: EncoderConfig(dim=31), "model.encoder.dim"),
         (lambda: EncoderConfig(layers=0), "model.encoder.layers"),
         (lambda: EncoderConfig(dropout=1.0), "model.encoder.dropout"),
-        (lambda: EncoderConfig(feature_dim=6), "model.encoder.feature_dim"),
         (lambda: StreamingConfig(chunk=16, left_context=40), "model.streaming.left_context.*model.streaming.chunk"),
         (lambda: StreamingConfig(chunk=0), "model.streaming.chunk"),
         (lambda: StreamingConfig(left_chunks=-1), "model.streaming.left_chunks"),

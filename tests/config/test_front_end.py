@@ -10,6 +10,7 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.common.framing import FILTER_BANKS
 from transducer_gn.config.fields import changed_settings
 from transducer_gn.config.front_end import FrontEndConfig
+from transducer_gn.config.model import ModelConfig, StreamingConfig
 from transducer_gn.model.moonshine import MOONSHINE_TINY
 from transducer_gn.model.moonshine_context import FRAME_WINDOW, OUTPUT_STEP
 
@@ -27,6 +28,22 @@ def test_frames_that_become_known_together() -> None:
     assert FrontEndConfig("moonshine-tiny", chunk=640, stack=4).chunk_frames == 8
     assert FrontEndConfig("moonshine-tiny", chunk=160, stack=2).chunk_frames == 4
     assert FrontEndConfig("moonshine-tiny", chunk=None).chunk_frames is None
+
+
+def test_chunks_of_the_encoder_must_fit() -> None:
+    FrontEndConfig().check_chunk(3, "chunk")
+    front_end = FrontEndConfig("moonshine-tiny")
+    for fitting in (None, 8, 16):
+        front_end.check_chunk(fitting, "chunk")
+    with pytest.raises(UserError, match="model.streaming.chunk: must be a multiple of the 8 frames .*640 ms.*, not 12"):
+        ModelConfig(front_end=front_end, streaming=StreamingConfig(chunk=12, left_context=24))
+    with pytest.raises(UserError, match="model.streaming.chunk: must be null, since the front end sees whole"):
+        ModelConfig(front_end=FrontEndConfig("moonshine-tiny", chunk=None))
+
+
+def test_only_a_pretrained_front_end_that_is_not_frozen_is_trained() -> None:
+    assert FrontEndConfig("moonshine-tiny", freeze=False).is_trained
+    assert not FrontEndConfig("moonshine-tiny").is_trained and not FrontEndConfig(freeze=False).is_trained
 
 
 def test_numbers_are_those_of_the_model() -> None:
@@ -47,8 +64,7 @@ def test_settings_survive_a_file_and_a_command_line() -> None:
     assert parser.instantiate(parsed).front_end == FrontEndConfig("moonshine-tiny", layers=(1, 6))
 
 
-def test_a_file_may_lie_elsewhere_on_resume() -> None:
-    assert changed_settings(FrontEndConfig(file="here"), FrontEndConfig(file="there")) == []
+def test_no_setting_may_change_on_resume() -> None:
     assert changed_settings(FrontEndConfig(right=0), FrontEndConfig(right=320)) == ["right (was 0, is 320)"]
 
 

@@ -167,12 +167,12 @@ def test_a_full_disk_is_named_and_nothing_half_written_counts(program, environme
     for name in ("manifests", "parts.json"):
         subprocess.run(["cp", "-r", prepared / name, tmp_path], check=True)
     (tmp_path / "corpus").symlink_to(prepared / "corpus")
-    script = REPOSITORY / "local" / "compute_fbank.py"
+    script = REPOSITORY / "local" / "compute_features.py"
     command = [sys.executable, "-c", FULL_DISK, script, "--data-dir", tmp_path, "--nj", "2"]
     result = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True)
     assert result.returncode == 2
     assert "somewhere.lca: the disk is full; free some space and call again" in result.stderr
     assert not list((tmp_path / "fbank").rglob("*.lca")) and not list((tmp_path / "fbank").glob("cuts_*"))
-    program("compute_fbank", "--data-dir", tmp_path)
+    program("compute_features", "--data-dir", tmp_path)
     manifest = "fbank/cuts_train-mini.jsonl.gz"
     assert (tmp_path / manifest).read_bytes() == (prepared / manifest).read_bytes()

@@ -12,9 +12,10 @@ import torch
 from lhotse import CutSet
 
 from transducer_gn.common.errors import UserError
+from transducer_gn.common.framing import Framing
 from transducer_gn.config import BatchConfig, NoiseConfig, SpecAugmentConfig, VolumeConfig
-from transducer_gn.data import filtering
-from transducer_gn.data.batches import Batch, Batches
+from transducer_gn.data import epoch_plan, sampling
+from transducer_gn.data.batches import Batch, Batches, Inputs
 from transducer_gn.data.features import fbank
 from transducer_gn.data.prepared import PreparedData
 
@@ -39,6 +40,13 @@ def data(prepared) -> PreparedData:
     return PreparedData(prepared)
 
 
+@pytest.fixture(params=["small", "large"])
+def size(request, monkeypatch):
+    """Take the tiny corpus for what it is, or as a large one."""
+    if request.param == "large":
+        monkeypatch.setattr(epoch_plan, "SMALL_CORPUS", 10)
+
+
 @pytest.fixture(scope="module")
 def make(data):
     """Make batches of the tiny training part; utterances of the dev part serve as noise."""
@@ -46,7 +54,7 @@ def make(data):
     def build(settings=SETTINGS, training=True, cuts=None, **arguments) -> Batches:
         noise = CutSet.from_cuts(cut.drop_supervisions() for cut in data.cuts("dev-mini"))
         cuts = data.train_cuts() if cuts is None else cuts
-        return Batches(cuts, data.tokenizer(60), settings, training=training, noise=noise, **arguments)
+        return Batches(cuts, data.tokenizer(60), settings, training=training, inputs=Inputs(noise=noise), **arguments)
 
     return build
 
@@ -59,6 +67,7 @@ def assert_same(first: list[Batch], second: list[Batch]) -> None:
             assert torch.equal(getattr(one, name), getattr(two, name)), name
 
 
+@pytest.mark.usefixtures("size")
 def test_what_a_batch_holds(make, data):
     tokenizer = data.tokenizer(60)
     cuts = {cut.id: cut for cut in data.train_cuts()}
@@ -82,6 +91,7 @@ def test_what_a_batch_holds(make, data):
             assert (batch.features[index, length:] < -20).all()
 
 
+@pytest.mark.usefixtures("size")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_resuming_after_any_number_of_batches_gives_exactly_the_rest(make, workers):
     settings = replace(SETTINGS, num_workers=workers)
@@ -108,6 +118,7 @@ def test_the_numbers_of_workers_and_threads_change_nothing(make, on_the_fly):
     assert_same(alone, helped)
 
 
+@pytest.mark.usefixtures("size")
 def test_epochs_differ_in_order_and_hold_the_same_utterances(make):
     batches = make()
     first, second = list(batches), list(batches.starting_at(1))
@@ -117,6 +128,7 @@ def test_epochs_differ_in_order_and_hold_the_same_utterances(make):
     assert (len(first), len(second)) == (batches.count(0), batches.count(1))
 
 
+@pytest.mark.usefixtures("size")
 def test_another_seed_gives_other_batches(make):
     first, second = (list(make(replace(PLAIN, seed=seed))) for seed in (0, 1))
     assert [batch.ids for batch in first] != [batch.ids for batch in second]
@@ -146,6 +158,7 @@ def test_augmentation_differs_from_epoch_to_epoch_and_is_off_outside_training(ma
     assert np.array_equal(plain.numpy(), next(iter(data.train_cuts())).load_features())
 
 
+@pytest.mark.usefixtures("size")
 def test_evaluation_batches_keep_the_order_and_every_utterance(make, data):
     settings = replace(SETTINGS, min_duration=100)
     batches = make(settings, training=False, cuts=data.cuts("test-mini"))
@@ -154,6 +167,7 @@ def test_evaluation_batches_keep_the_order_and_every_utterance(make, data):
     assert {group for batch in batches for group in batch.groups} == {"ordinary", "ambiguous", "control"}
 
 
+@pytest.mark.usefixtures("size")
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_training_ranks_share_no_utterance_and_have_equally_many_batches(make, data, world_size):
     ranks = [list(make(rank=rank, world_size=world_size)) for rank in range(world_size)]
@@ -201,7 +215,7 @@ def test_utterances_with_more_tokens_than_frames_are_left_out(make, data, monkey
     tokenizer = data.tokenizer(60)
     lengths = {cut.id: len(tokenizer.encode(cut.supervisions[0].text)) for cut in data.train_cuts()}
     limit = sorted(lengths.values())[len(lengths) // 2]
-    monkeypatch.setattr(filtering, "encoder_frames", lambda feature_frames: limit)
+    monkeypatch.setattr(Framing, "encoder_frames", lambda framing, feature_frames: limit)
     batches = make(PLAIN)
     kept = {name for batch in batches for name in batch.ids}
     assert kept == {name for name, length in lengths.items() if length <= limit}
@@ -223,6 +237,7 @@ def test_batches_of_other_settings_are_refused(make, change, named):
         make(replace(SETTINGS, **change)).check_identity(make(SETTINGS).identity())
 
 
+@pytest.mark.usefixtures("size")
 def test_batches_of_other_data_are_refused(make, data):
     with pytest.raises(UserError, match="cannot resume: utterances was"):
         make(SETTINGS, cuts=data.cuts("test-mini")).check_identity(make(SETTINGS).identity())
@@ -261,3 +276,22 @@ def test_one_utterance_is_a_batch(data):
 def test_settings_that_make_no_sense_are_named(wrong):
     with pytest.raises(UserError, match=next(iter(wrong))):
         BatchConfig(**wrong)
+
+
+@pytest.mark.usefixtures("size")
+def test_the_largest_batches_are_those_with_most_audio_and_the_longest_utterance(make):
+    batches = make(PLAIN)
+    whole = list(batches.starting_at(2))
+    audio = [len(batch) * float(batch.durations.max()) for batch in whole]
+    longest = [float(batch.durations.max()) for batch in whole]
+    expected = list(dict.fromkeys([audio.index(max(audio)), longest.index(max(longest))]))
+    assert_same(batches.largest(2), [whole[number] for number in expected])
+
+
+def test_batches_are_counted_and_resumed_without_running_a_sampler_again(make, monkeypatch):
+    made = []
+    plan_of = sampling.plan_of
+    monkeypatch.setattr(sampling, "plan_of", lambda batches: made.append(1) or plan_of(batches))
+    batches = make(PLAIN)
+    batches.largest(0), batches.count(0), list(batches.starting_at(0, 3))
+    assert made == [1]

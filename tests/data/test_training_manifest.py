@@ -7,9 +7,16 @@ import numpy as np
 import pytest
 
 from transducer_gn.common.errors import UserError
+from transducer_gn.data import epoch_plan
 from transducer_gn.data.manifest_files import read_lines
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.data.training_manifest import combine_training_parts, cut_fault, features_fault, validate
+from transducer_gn.data.training_manifest import (
+    combine_training_parts,
+    cut_fault,
+    features_fault,
+    index_training_manifest,
+    validate,
+)
 
 
 def copy_of(prepared, folder):
@@ -27,6 +34,16 @@ def test_the_order_depends_on_the_seed_alone(prepared, tmp_path):
     lines = list(read_lines(tmp_path / "fbank" / "cuts_train-mini.jsonl.gz"))
     assert orders[0] == orders[1] != orders[2]
     assert sorted(orders[0]) == sorted(orders[2]) == sorted(lines) and orders[0] != lines
+
+
+@pytest.mark.parametrize(("small", "made"), [(10, True), (1000, False)])
+def test_a_large_manifest_is_indexed_for_all_token_models(prepared, tmp_path, monkeypatch, small, made):
+    monkeypatch.setattr(epoch_plan, "SMALL_CORPUS", small)
+    data = copy_of(prepared, tmp_path)
+    combine_training_parts(data, 0)
+    index_training_manifest(data, [PreparedData(prepared).tokenizer(size) for size in (60, 32)])
+    assert len(list(tmp_path.glob("cuts_train.index/tokens-*.npy"))) == (2 if made else 0)
+    assert (tmp_path / "cuts_train.index").exists() == made
 
 
 def test_validation_finds_features_that_are_gone_or_cut_off(prepared, tmp_path):

@@ -5,7 +5,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from transducer_gn.evaluation.bootstrap import REPLICATIONS, ratio_difference, ratio_interval
+from transducer_gn.evaluation.bootstrap import (
+    REPLICATIONS,
+    quantile,
+    quantile_difference,
+    quantile_interval,
+    ratio_difference,
+    ratio_interval,
+    ratios_difference,
+)
 
 
 @pytest.mark.parametrize("errors", [5, 30, 100])
@@ -74,3 +82,35 @@ def test_nothing_to_draw_from_gives_nothing():
     assert np.isnan([ratio_interval(none, none).value, ratio_interval(none, none).low]).all()
     assert np.isnan(ratio_interval(np.ones(3), np.zeros(3)).value)
     assert np.isnan(ratio_difference(none, none, none).p_value)
+
+
+def test_ratios_with_denominators_of_their_own_equal_the_shared_case():
+    generator = np.random.default_rng(5)
+    first, second = generator.integers(0, 9, size=(2, 40)).astype(float)
+    words = generator.integers(1, 20, 40).astype(float)
+    shared, own = ratio_difference(first, second, words), ratios_difference((first, words), (second, words))
+    assert own.p_value == shared.p_value
+    assert [own.first, own.second, own.change.low, own.change.high] == pytest.approx(
+        [shared.first, shared.second, shared.change.low, shared.change.high]
+    )
+    half = ratios_difference((first, words), (first, 2 * words))
+    assert half.second == pytest.approx(half.first / 2) and half.change.high < 0
+
+
+def test_quantiles_are_those_of_all_values_with_utterances_drawn():
+    values = [[1.0, 2.0], [], [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0]]
+    assert [quantile(values, share) for share in (0.0, 0.1, 0.5, 0.9, 0.91, 1.0)] == [1, 1, 5, 9, 10, 10]
+    interval = quantile_interval(values, 0.5)
+    # Draws have the first list alone, the last alone, or some of both.
+    assert (interval.value, interval.low, interval.high) == (5.0, 1.0, 6.0)
+    assert np.isnan(quantile_interval([[], []], 0.5).value)
+
+
+def test_quantiles_are_compared_on_the_same_draws():
+    generator = np.random.default_rng(6)
+    first = [list(generator.normal(size=3) * 10) for _ in range(30)]
+    later = [[value + 1 for value in own] for own in first]
+    found = quantile_difference(first, later, 0.9)
+    # Whatever is drawn, all values of the second are one larger.
+    assert [found.change.value, found.change.low, found.change.high] == pytest.approx([1, 1, 1])
+    assert found.p_value < 0.01 and quantile_difference(first, first, 0.9).p_value == 1

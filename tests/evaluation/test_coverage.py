@@ -42,7 +42,7 @@ def system():
 
 @pytest.fixture
 def batch():
-    features = torch.randn(2, FEATURE_FRAMES, 16, generator=torch.Generator().manual_seed(1)).double()
+    features = torch.randn(2, FEATURE_FRAMES, 80, generator=torch.Generator().manual_seed(1)).double()
     return Batch(
         features=features,
         feature_lengths=torch.tensor([FEATURE_FRAMES, FEATURE_FRAMES - 4]),

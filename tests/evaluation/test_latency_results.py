@@ -75,9 +75,9 @@ def test_a_set_is_measured_once_and_again_for_other_inputs(runs, toy, tmp_path, 
     system, data, folder = load_system(runs / "global"), PreparedData(toy.folder), tmp_path / "latency"
     measured, batches = latency_results.measure_times, []
 
-    def counted(system, batch, chunk, display):
+    def counted(system, batch, chunk, display, ends):
         batches.append(batch.ids)
-        return measured(system, batch, chunk, display)
+        return measured(system, batch, chunk, display, ends)
 
     monkeypatch.setattr(latency_results, "measure_times", counted)
 

@@ -63,6 +63,26 @@ def test_draws_come_from_the_generator_alone_and_repeat_from_its_state() -> None
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_without_a_share_of_full_context_every_batch_has_a_chunk() -> None:
+    generator = torch.Generator().manual_seed(0)
+    config = StreamingConfig(max_chunk=4, full_context_share=0.0, left_chunks=None, chunk=4)
+    draws = [draw_chunk(config, 60, generator) for _ in range(500)]
+    assert {chunk.size for chunk in draws} == {1, 2, 3, 4}
+    config = StreamingConfig(full_context_share=1.0)
+    assert {draw_chunk(config, 60, generator) for _ in range(20)} == {FULL_CONTEXT}
+
+
+def test_draws_are_rounded_up_to_chunks_of_the_front_end() -> None:
+    config = StreamingConfig(max_chunk=25, left_chunks=4)
+    for seed in range(60):
+        plain, rounded = (draw_chunk(config, 300, torch.Generator().manual_seed(seed), n) for n in (1, 8))
+        if plain.size is None:
+            assert rounded == FULL_CONTEXT
+        else:
+            size = next(size for size in (8, 16, 24, 32) if size >= plain.size)
+            assert rounded == Chunk(size, 4 * size)
+
+
 def test_full_context_where_there_is_nothing_to_draw() -> None:
     generator = torch.Generator()
     assert draw_chunk(StreamingConfig(dynamic_chunks=False), 100, generator) == FULL_CONTEXT

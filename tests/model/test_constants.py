@@ -1,4 +1,7 @@
-"""A constant copy of a module gives what the module gave when it was made: on a CPU every digit, fused to rounding."""
+"""A constant copy gives what its module gave when it was made: an exact one every digit, the others to rounding."""
+
+import gc
+import weakref
 
 import pytest
 import torch
@@ -18,7 +21,7 @@ def test_steps_are_those_of_the_predictor(kind, rows):
     config = PredictorConfig(kind=kind, embedding_dim=6, dim=8, layers=2, context=2, forget_bias=1.0)
     predictor = shaken(build_predictor(config, 9), 0.3)
     tokens = [torch.randint(9, (rows,)) for _ in range(3)]
-    copies = [predictor, constant(predictor), constant(predictor, fused=True)]
+    copies = [predictor, constant(predictor, "exact"), constant(predictor, "quick"), constant(predictor, "fused")]
     states = [copy.initial_state(rows) for copy in copies]
     for step in tokens:
         outputs = []
@@ -26,28 +29,59 @@ def test_steps_are_those_of_the_predictor(kind, rows):
             output, states[number] = copy.step(step, states[number])
             outputs.append(output)
         assert torch.equal(outputs[1], outputs[0])
-        torch.testing.assert_close(outputs[2], outputs[0], rtol=1e-5, atol=1e-5)
-        for before, same, fused in zip(*states, strict=True):
+        for output in outputs[2:]:
+            torch.testing.assert_close(output, outputs[0], rtol=1e-5, atol=1e-5)
+        for before, same, *others in zip(*states, strict=True):
             assert torch.equal(same, before)
-            torch.testing.assert_close(fused, before, rtol=1e-5, atol=1e-5)
+            for other in others:
+                torch.testing.assert_close(other, before, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("kind", ["exact", "quick", "fused"])
 @torch.no_grad()
-def test_logits_are_those_of_the_joiner_when_the_copy_was_made(fused):
+def test_logits_are_those_of_the_joiner_when_the_copy_was_made(kind):
     torch.manual_seed(0)
     joiner = shaken(Joiner(5, 6, 7, 11, blank_prior=0.8), 0.3)
     frames, prefixes = torch.randn(4, 5), torch.randn(4, 6)
     wanted = joiner(joiner.project_encoder(frames), joiner.project_predictor(prefixes))
-    copy = constant(joiner, fused)
+    copy = constant(joiner, kind)
     for parameter in joiner.parameters():
         if parameter.dim() == 0:
             parameter += 1  # scales, which the copy has multiplied out
     found = copy(copy.project_encoder(frames), copy.project_predictor(prefixes))
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
-    assert fused or torch.equal(found, wanted)
+    assert kind != "exact" or torch.equal(found, wanted)
 
 
 def test_what_is_no_module_is_given_back():
     thing = object()
-    assert constant(thing) is thing
+    assert constant(thing, "exact") is thing
+
+
+@pytest.mark.parametrize("change", ["in place", "another", "assigned"])
+@torch.no_grad()
+def test_a_kept_copy_goes_when_its_module_changes(change):
+    torch.manual_seed(0)
+    config = PredictorConfig(kind="lstm", embedding_dim=6, dim=8, layers=1)
+    predictor = build_predictor(config, 9)
+    kept = constant(predictor, "quick")
+    assert constant(predictor, "quick") is kept
+    if change == "in place":
+        predictor.lstm.layers[0].input_weight.log_scale += 0.5
+    elif change == "another":
+        predictor.lstm.layers[0].state_weight.value = torch.nn.Parameter(torch.randn(32, 8))
+    else:
+        predictor.load_state_dict(shaken(build_predictor(config, 9), 0.3).state_dict(), assign=True)
+    tokens = torch.tensor([1, 5, 5])
+    wanted, _ = predictor.step(tokens, predictor.initial_state(3))
+    found, _ = constant(predictor, "quick").step(tokens, kept.initial_state(3))
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_kept_copy_goes_with_its_module():
+    predictor = build_predictor(PredictorConfig(kind="lstm", embedding_dim=6, dim=8, layers=1), 9)
+    gone = weakref.ref(predictor)
+    constant(predictor, "quick")
+    del predictor
+    gc.collect()
+    assert gone() is None

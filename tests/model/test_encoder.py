@@ -5,12 +5,11 @@ everything.
 
 import pytest
 import torch
-from small_models import small_encoder
+from small_models import SMALL_FRAMING, small_encoder
 from torch import Tensor
 
 from transducer_gn.model.chunk import FULL_CONTEXT, Chunk
 from transducer_gn.model.encoder import Encoder
-from transducer_gn.model.subsampling import subsampled_lengths
 
 CHUNKS = [FULL_CONTEXT, Chunk(1, 2), Chunk(4, 8), Chunk(5, None), Chunk(16, 0)]
 
@@ -71,7 +70,7 @@ def test_later_features_change_no_frame_of_a_finished_chunk(size: int, left: int
     """Bit for bit. The last frame of a chunk sees features up to 7 after its first."""
     encoder = small_encoder()
     features, lengths = torch.randn(1, 160, 16, generator=torch.Generator().manual_seed(2)), torch.tensor([160])
-    frames = int(subsampled_lengths(lengths))
+    frames = int(encoder.framing.encoder_lengths(lengths))
     for chunk_end in range(size, frames, size):
         last_seen = 4 * (chunk_end - 1) + 7
         other = features.clone()
@@ -127,7 +126,7 @@ def test_gradients_reach_every_parameter() -> None:
 def test_new_parameters_have_gradients_from_the_first_step_on() -> None:
     """A log-scale of a tensor that starts at zero would have none."""
     torch.manual_seed(0)
-    encoder = Encoder(small_encoder().config).train()
+    encoder = Encoder(small_encoder().config, SMALL_FRAMING).train()
     output, _ = encoder(torch.randn(2, 90, 16), torch.tensor([90, 70]), FULL_CONTEXT, warmup=0.0)
     (output * torch.randn_like(output)).sum().backward()
     for name, parameter in encoder.named_parameters():

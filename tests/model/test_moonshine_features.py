@@ -9,16 +9,26 @@ import torch
 from small_moonshine import SMALL, audio, batch, small_moonshine
 
 from transducer_gn.config.front_end import FrontEndConfig
-from transducer_gn.model.front_end import FrontEnd
-from transducer_gn.model.moonshine_features import LEAST_DEVIATION, MoonshineFeatures, Standardisation
+from transducer_gn.model.front_end import FrontEnd, OnlineFeatures
+from transducer_gn.model.moonshine_features import LEAST_DEVIATION, MoonshineFeatures, Standardisation, VectorSums
 
 CONFIG = FrontEndConfig("moonshine-tiny", layers=(1, 3), chunk=160, right=60, left_chunks=2)
 
 
-def fitted(config: FrontEndConfig = CONFIG, weights: str = "abc") -> MoonshineFeatures:
-    front_end = MoonshineFeatures(small_moonshine(), config, weights)
-    front_end.fit(audio(9000, 5000, seed=1))
+def fitted(config: FrontEndConfig = CONFIG) -> MoonshineFeatures:
+    front_end = MoonshineFeatures(small_moonshine(), config)
+    front_end.standardisation.fit(front_end.sums(samples) for samples in audio(9000, 5000, seed=1))
     return front_end
+
+
+def advanced(front_end: FrontEnd, stream: OnlineFeatures, samples: torch.Tensor | None) -> torch.Tensor:
+    """The new vectors after more samples, None for the end."""
+    stream.finish() if samples is None else stream.accept(samples)
+    was_ready = stream.is_ready
+    (vectors,) = front_end.advance([stream])
+    assert was_ready or len(vectors) == 0
+    assert not stream.is_ready
+    return vectors
 
 
 def test_standardisation_is_taken_from_all_vectors() -> None:
@@ -30,10 +40,10 @@ def test_standardisation_is_taken_from_all_vectors() -> None:
 
 def test_numbers_that_do_not_vary_stay_small() -> None:
     standardisation = Standardisation(2)
-    standardisation.fit([torch.tensor([[3.0, 1.0], [3.0, 2.0]])])
+    standardisation.fit([VectorSums.of(torch.tensor([[3.0, 1.0]])), VectorSums.of(torch.tensor([[3.0, 2.0]]))])
     torch.testing.assert_close(standardisation.deviation, torch.tensor([LEAST_DEVIATION, 0.5]))
     with pytest.raises(ValueError, match="no vectors"):
-        standardisation.fit([torch.zeros(0, 2)])
+        standardisation.fit([VectorSums.of(torch.zeros(0, 2))])
 
 
 def test_streams_batches_and_whole_utterances_agree() -> None:
@@ -43,8 +53,7 @@ def test_streams_batches_and_whole_utterances_agree() -> None:
         together, counts = front_end(*batch(utterances))
     for samples, row, count in zip(utterances, together, counts.tolist(), strict=True):
         stream = front_end.open()
-        pieces = [stream.accept(samples[start : start + 1000]) for start in range(0, len(samples), 1000)]
-        streamed = torch.cat([*pieces, stream.finish()])
+        streamed = torch.cat([advanced(front_end, stream, piece) for piece in (*samples.split(1000), None)])
         whole = front_end.compute(samples)
         assert len(whole) == count == (front_end.framing.feature_frames(len(samples)) if len(samples) > 894 else 0)
         torch.testing.assert_close(streamed, whole, rtol=0, atol=1e-4)
@@ -58,8 +67,20 @@ def test_streams_are_known_when_the_framing_says_so() -> None:
     framing = front_end.framing
     due = round(16000 * framing.seconds_heard(replace(CONFIG, stack=2).chunk_frames))
     assert due == 16 * (160 + 60)
-    assert len(stream.accept(samples[: due - 1])) == 0
-    assert len(stream.accept(samples[due - 1 : due])) == framing.features_seen(4)
+    assert len(advanced(front_end, stream, samples[: due - 1])) == 0
+    assert len(advanced(front_end, stream, samples[due - 1 : due])) == framing.features_seen(4)
+
+
+def test_streams_of_a_batch_give_what_they_give_alone() -> None:
+    front_end = fitted()
+    utterances = audio(9000, 2561, 6000, seed=3)
+    streams = [front_end.open() for _ in utterances]
+    for stream, samples in zip(streams, utterances, strict=True):
+        stream.accept(samples)
+        stream.finish()
+    for samples, vectors in zip(utterances, front_end.advance(streams), strict=True):
+        torch.testing.assert_close(vectors, front_end.compute(samples), rtol=0, atol=1e-4)
+    assert front_end.advance([]) == []
 
 
 @pytest.mark.parametrize("freeze", [True, False])
@@ -75,12 +96,12 @@ def test_gradients_reach_the_encoder_unless_it_is_frozen(freeze: bool) -> None:
 def test_whatever_changes_vectors_changes_the_fingerprint() -> None:
     """Before anything is fitted, so that settings cannot show through the standardisation that they lead to."""
 
-    def fingerprint(weights: str = "abc", **changes: object) -> dict[str, object]:
-        return MoonshineFeatures(small_moonshine(), replace(CONFIG, **changes), weights).fingerprint()
+    def fingerprint(seed: int = 0, **changes: object) -> dict[str, object]:
+        return MoonshineFeatures(small_moonshine(seed), replace(CONFIG, **changes)).fingerprint()
 
     base = fingerprint()
     # Layers of equal number, so that the standardisation is of equal size.
     others = [fingerprint(layers=(2, 3)), fingerprint(chunk=320), fingerprint(right=0), fingerprint(left_chunks=None)]
-    others += [fingerprint(weights="abd"), fitted().fingerprint()]
+    others += [fingerprint(seed=1), fitted().fingerprint()]
     assert all(other != base for other in others)
-    assert fingerprint(file="elsewhere") == base
+    assert fingerprint() == fingerprint(stack=2) == fingerprint(freeze=False) == base

@@ -8,8 +8,8 @@ import torch
 from model_oracles import array, subsampling
 from small_models import shaken
 
-from transducer_gn.common.units import SUBSAMPLING, SUBSAMPLING_OVERLAP
-from transducer_gn.model.subsampling import Subsampling, subsampled_lengths
+from transducer_gn.common.framing import FILTER_BANKS
+from transducer_gn.model.subsampling import Subsampling
 
 BANDS, DIM = 9, 5
 
@@ -38,12 +38,6 @@ def test_subsampling_is_its_convolutions_written_out(module: Subsampling, frames
     np.testing.assert_allclose(array(output), oracle, atol=1e-12)
 
 
-def test_number_of_outputs() -> None:
-    lengths = torch.arange(0, 60)
-    formula = [max(0, ((length - 1) // 2 - 1) // 2) for length in range(60)]
-    assert subsampled_lengths(lengths).tolist() == formula
-
-
 @pytest.mark.parametrize("changed", [0, 6, 7, 13, 22, 30])
 def test_what_an_output_sees(module: Subsampling, changed: int) -> None:
     frames = 31
@@ -52,7 +46,7 @@ def test_what_an_output_sees(module: Subsampling, changed: int) -> None:
     other[0, changed] += 1.0
     lengths = torch.tensor([frames])
     differs = (module(features, lengths) != module(other, lengths)).any(dim=2)[0]
-    outputs = int(subsampled_lengths(lengths))
+    outputs = int(FILTER_BANKS.encoder_lengths(lengths))
     assert differs.tolist() == [4 * i - 1 <= changed <= 4 * i + 7 for i in range(outputs)]
 
 
@@ -62,7 +56,7 @@ def test_windows_of_a_long_utterance_are_its_outputs(module: Subsampling) -> Non
     whole = module(features, torch.tensor([43]))
     edged = torch.nn.functional.pad(features, (0, 0, 1, 1))
     for start, count in [(0, 3), (3, 1), (4, 6), (0, 10)]:
-        window = edged[:, SUBSAMPLING * start : SUBSAMPLING * (start + count) + SUBSAMPLING_OVERLAP]
+        window = edged[:, FILTER_BANKS.features_used(start) : FILTER_BANKS.features_seen(start + count)]
         outputs = module.windows(window, torch.tensor([count]))
         torch.testing.assert_close(outputs, whole[:, start : start + count], rtol=1e-12, atol=1e-12)
 
@@ -75,7 +69,9 @@ def test_padding_of_any_value_changes_nothing(module: Subsampling) -> None:
     for row, length in enumerate(lengths.tolist()):
         garbage[row, length:] = 1e4
     one, other = module(features, lengths), module(garbage, lengths)
-    for row, (length, count) in enumerate(zip(lengths.tolist(), subsampled_lengths(lengths).tolist(), strict=True)):
+    for row, (length, count) in enumerate(
+        zip(lengths.tolist(), FILTER_BANKS.encoder_lengths(lengths).tolist(), strict=True)
+    ):
         assert torch.equal(one[row, :count], other[row, :count])
         alone = module(features[row : row + 1, :length], lengths[row : row + 1])
         torch.testing.assert_close(one[row, :count], alone[0], rtol=1e-12, atol=1e-12)

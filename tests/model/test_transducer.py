@@ -67,7 +67,7 @@ def test_the_paper_streams_with_640_ms() -> None:
 def logits_of(model: Transducer, seed: int = 0) -> torch.Tensor:
     """Logits at all points of two utterances, padding included."""
     generator = torch.Generator().manual_seed(seed)
-    features = torch.randn(2, 70, 16, generator=generator)
+    features = torch.randn(2, 70, 80, generator=generator)
     tokens = torch.randint(1, 11, (2, 5), generator=generator)
     frames, _ = model.encoder(features, torch.tensor([70, 55]), Chunk(4, 8))
     encoder = model.joiner.project_encoder(frames).unsqueeze(2)

@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from small_systems import write_checkpoint
+from small_systems import moonshine_model_config, write_checkpoint, write_moonshine_checkpoint
+
+from transducer_gn.config import ModelConfig
 
 RATE = 16000
 
@@ -16,6 +18,20 @@ def checkpoint(tmp_path_factory) -> Path:
     """A checkpoint of a tiny model with random weights."""
     path = tmp_path_factory.mktemp("trained") / "epoch-1.pt"
     write_checkpoint(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def moonshine_config() -> ModelConfig:
+    """Settings of a tiny model on a pretrained front end."""
+    return moonshine_model_config()
+
+
+@pytest.fixture(scope="session", params=[0, 160])
+def moonshine_checkpoint(request, tmp_path_factory) -> Path:
+    """A checkpoint of a tiny model on a pretrained front end that sees nothing to the right, and one that does."""
+    path = tmp_path_factory.mktemp("moonshine") / "epoch-1.pt"
+    write_moonshine_checkpoint(path, right=request.param)
     return path
 
 

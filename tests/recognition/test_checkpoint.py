@@ -1,13 +1,23 @@
 """Invariant: a checkpoint comes back as it was saved; what is no checkpoint of a known format is refused by name."""
 
+import errno
+import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import Config, TrainingConfig
-from transducer_gn.recognition.checkpoint import Checkpoint, Progress, TrainingState, load_checkpoint, newest_checkpoint
+from transducer_gn.recognition.checkpoint import (
+    Checkpoint,
+    Progress,
+    TrainingState,
+    load_checkpoint,
+    newest_checkpoint,
+    write_tensors,
+)
 
 
 @pytest.fixture
@@ -90,3 +100,40 @@ def test_the_newest_is_that_of_the_most_updates(checkpoint, tmp_path):
         replace(checkpoint, progress=Progress(step=step)).save(tmp_path / f"{name}.pt")
     assert newest_checkpoint(tmp_path)[0].name == "epoch-2.pt"
     assert newest_checkpoint(tmp_path / "nowhere") is None
+
+
+def test_a_damaged_file_is_refused_or_what_it_holds_is_as_it_was(checkpoint, tmp_path):
+    """One bit of the file is another, anywhere: in numbers, names, directories, checksums, padding."""
+    whole, damaged, rng = tmp_path / "epoch-1.pt", tmp_path / "epoch-2.pt", random.Random(0)
+    checkpoint.save(whole)
+    content, refused = whole.read_bytes(), 0
+    for _ in range(200):
+        changed = bytearray(content)
+        changed[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        damaged.write_bytes(changed)
+        try:
+            found = load_checkpoint(damaged)
+        except UserError as error:
+            refused += "epoch-2.pt" in str(error)
+        else:
+            assert torch.equal(found.model["weight"], checkpoint.model["weight"])
+            assert (found.progress, found.tokenizer) == (checkpoint.progress, checkpoint.tokenizer)
+    assert refused > 50
+
+
+def test_a_change_of_a_single_number_is_noticed(checkpoint, tmp_path):
+    path = tmp_path / "epoch-1.pt"
+    checkpoint.save(path)
+    content = path.read_bytes()
+    numbers = checkpoint.model["weight"].numpy().tobytes()
+    assert numbers in content
+    path.write_bytes(content.replace(numbers, torch.arange(4.0).flip(0).numpy().tobytes()))
+    with pytest.raises(UserError, match="epoch-1.pt is damaged .* delete it"):
+        load_checkpoint(path)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+def test_a_full_disk_is_an_error_of_the_system():
+    with pytest.raises(OSError, match="No space left") as raised:
+        write_tensors({"weight": torch.zeros(100000)}, Path("/dev/full"))
+    assert raised.value.errno == errno.ENOSPC

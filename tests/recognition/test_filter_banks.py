@@ -18,9 +18,11 @@ def in_pieces(audio: torch.Tensor, sizes: list[int]) -> torch.Tensor:
     features, start, number = [], 0, 0
     while start < len(audio):
         size = sizes[number % len(sizes)]
-        features.append(online.accept(audio[start : start + size]))
+        online.accept(audio[start : start + size])
+        features.append(online.take())
         start, number = start + size, number + 1
-    return torch.cat([*features, online.finish()])
+    online.finish()
+    return torch.cat([*features, online.take()])
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

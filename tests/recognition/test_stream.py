@@ -20,6 +20,7 @@ from transducer_gn.data.features import fbank
 from transducer_gn.model.chunk import Chunk
 from transducer_gn.model.encoder_stream import StreamingEncoder
 from transducer_gn.model.transducer import build_model
+from transducer_gn.recognition.front_end import FilterBanks
 from transducer_gn.recognition.stream import LiveStream, StreamingRecogniser
 from transducer_gn.search.beam import BeamSearch, beam_search
 
@@ -53,7 +54,8 @@ def model():
 
 @pytest.fixture
 def recogniser(model):
-    return StreamingRecogniser(StreamingEncoder(model.encoder, CHUNK), BeamSearch(model, 4, ALPHA), LetterTokenizer())
+    encoder, search = StreamingEncoder(model.encoder, CHUNK), BeamSearch(model, 4, ALPHA)
+    return StreamingRecogniser(FilterBanks(), encoder, search, LetterTokenizer())
 
 
 def synthetic_audio(seed: int, samples: int) -> torch.Tensor:

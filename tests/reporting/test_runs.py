@@ -2,13 +2,16 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from transducer_gn.common.errors import UserError
+from transducer_gn.config import MwerConfig
 from transducer_gn.reporting import tables
-from transducer_gn.reporting.runs import choose_baseline, choose_challenger, find_runs
+from transducer_gn.reporting.report import training_figures
+from transducer_gn.reporting.runs import choose_baseline, choose_challenger, find_runs, normalisation_text
 
 
 def test_settings_of_another_version_are_said_and_older_ones_shown_until_none_are_left(root):
@@ -58,3 +61,16 @@ def test_time_per_epoch_counts_updates_since_alpha_left_one(root):
     ]
     assert type(run)(**vars(run) | {"train": rows}).seconds_per_epoch() == pytest.approx(12 / 1.5)
     assert math.isnan(type(run)(**vars(run) | {"train": []}).seconds_per_epoch())
+
+
+def test_expected_errors_are_named_and_are_no_plain_baseline(root):
+    local, other = ({run.name: run for run in find_runs(root)}[name] for name in ("local", "global"))
+    mwer = replace(local.config, mwer=MwerConfig(weight=0.9, scores="local"))
+    trained = replace(local, name="local-mwer", config=mwer, step=local.step + 1)
+    assert normalisation_text(trained) == "local, alpha 1, N 3, MWER 0.9, local scores"
+    assert (local.competitors, trained.competitors) == (None, 3)
+    assert choose_baseline([local, trained]) is local
+    drawn = {figure.name: figure for figure in training_figures([local, other, trained], local, other)}
+    assert len(drawn["wer-by-objective"].panels()[0]["lines"]) == 3
+    assert len(drawn["wer-by-alpha"].panels()[0]["lines"]) == 2
+    assert "wer-by-objective" not in [figure.name for figure in training_figures([local, other], local, other)]

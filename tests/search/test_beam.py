@@ -4,6 +4,7 @@ Weights are in double precision; scores of the two then agree to 1e-9, sequences
 """
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import search_oracles
@@ -141,15 +142,18 @@ def test_neighbours_and_padding_do_not_matter():
 def test_the_predictor_reads_each_prefix_once():
     model = random_model(2, "lstm", vocabulary=3)
     read = []
-    step = model.predictor.step
 
-    def counting_step(tokens, state):
-        read.append(len(tokens))
-        return step(tokens, state)
+    class CountingPredictor:
+        initial_state = staticmethod(model.predictor.initial_state)
 
-    model.predictor.step = counting_step
+        @staticmethod
+        def step(tokens, state):
+            read.append(len(tokens))
+            return model.predictor.step(tokens, state)
+
+    counted = SimpleNamespace(predictor=CountingPredictor, joiner=model.joiner)
     # 31 sequences of up to 4 tokens: nothing is pruned, so nothing may be read twice.
-    found = beam_search(model, random_frames(2, 4), torch.tensor([4, 4]), 31, 31, 0.3, 1)
+    found = beam_search(counted, random_frames(2, 4), torch.tensor([4, 4]), 31, 31, 0.3, 1)
     assert [len(sequences) for sequences in found.tokens] == [31, 31]
     assert sum(read) == 1 + 2 * 30
 

@@ -1,6 +1,7 @@
 """Competitors are the best of the beam search, in its order, without the reference, ready for a prefix tree."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import search_oracles
@@ -136,10 +137,36 @@ def test_wrong_arguments_are_refused(arguments, sentence):
         )
 
 
-def test_faulty_weights_are_refused():
-    model, encoder_out = search_oracles.table_model(torch.full((2, 3, 3), math.nan).double())
-    references, reference_lengths = padded([[1]], 0)
-    with pytest.raises(ValueError, match="NaN"):
-        find_competitors(
-            model, encoder_out, torch.tensor([2]), references, reference_lengths, CompetitorConfig(2), NORMALISATION
-        )
+def test_an_utterance_of_faulty_weights_has_none_and_the_others_have_theirs():
+    torch.manual_seed(0)
+    table = torch.randn(5, 3, 3).double()
+    table[4] = math.nan
+    model, encoder_out = search_oracles.table_model(table)
+    encoder_out = encoder_out[:, :4].repeat(3, 1, 1)
+    references, lengths = padded([[1], [1], [1]], 0)
+    settings = CompetitorConfig(3, 6, 2)
+    sound = find_competitors(model, encoder_out, torch.tensor([4, 4, 3]), references, lengths, settings, NORMALISATION)
+    encoder_out[1, 2] = 4  # the frame whose weights are not finite
+    found = find_competitors(model, encoder_out, torch.tensor([4, 4, 3]), references, lengths, settings, NORMALISATION)
+    lists = to_lists(sound)
+    assert lists[1] and to_lists(found) == [lists[0], [], lists[2]]
+    encoder_out[:, 0] = 4
+    found = find_competitors(model, encoder_out, torch.tensor([4, 4, 3]), references, lengths, settings, NORMALISATION)
+    assert to_lists(found) == [[], [], []]
+
+
+def test_a_search_gone_astray_is_cut_to_the_length_that_is_allowed():
+    # Every frame gives two tokens; the blank is the worst of labels.
+    table = torch.tensor([-5.0, 1.0, 0.5]).expand(30, 3, 3).double()
+    model, encoder_out = search_oracles.table_model(table)
+    references, lengths = padded([[1, 2, 1], [1]], 0)
+    settings = CompetitorConfig(4, 8, 2, max_length=1.5)
+    arguments = encoder_out.repeat(2, 1, 1), torch.tensor([30, 30]), references, lengths
+    free = find_competitors(model, *arguments, replace(settings, max_length=100.0), NORMALISATION)
+    assert (free.lengths > 40).all() and not free.cut(lengths, replace(settings, max_length=100.0)).any()
+    found = find_competitors(model, *arguments, settings, NORMALISATION)
+    for own, all_of_them, limit in zip(to_lists(found), to_lists(free), (14, 11), strict=True):
+        assert own and len(set(map(tuple, own))) == len(own)
+        assert all(len(tokens) == limit for tokens in own)
+        assert own[0] == all_of_them[0][:limit]
+    assert torch.equal(found.cut(lengths, settings), found.lengths >= 0)

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_oracles import ALPHAS, EXTREMES, random_frames, random_model
 
-from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.search import beam as beam_module
 from transducer_gn.search.beam import beam_search
 from transducer_gn.search.device_run import run_on_device
+from transducer_gn.search.frames import JoinedFrames
 from transducer_gn.search.on_device import DeviceSearch
+from transducer_gn.search.rules import SearchRules
 
 
 def search_both(monkeypatch, *arguments):
@@ -113,11 +114,12 @@ def test_the_steps_of_a_frame_can_be_compiled_whole(kind):
     encoder_out, lengths = random_frames(3, 8), [8, 5, 0]
     wanted = beam_search(model, encoder_out, torch.tensor(lengths), 4, 4, 0.3, 2)
     with torch.no_grad():
-        search = DeviceSearch(model, 3, 4, Interpolation(0.3), 2)
+        search = DeviceSearch(model, 3, SearchRules(4, 0.3, 2))
+        joined = JoinedFrames.of([search.project(encoder_out)], [lengths])
     for name in ("begin", "extend", "end"):
         # Inductor gives the same, but takes half a minute to compile.
         setattr(search, name, torch.compile(getattr(search, name), fullgraph=True, backend="aot_eager"))
-    found = run_on_device(search, encoder_out, lengths).best(4)
+    found = run_on_device(search, joined).best(4)
     assert (found.tokens, found.times) == (wanted.tokens, wanted.times)
     for ours, theirs in zip(found.scores, wanted.scores, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-9, abs=1e-9)
@@ -128,7 +130,7 @@ def test_steps_look_at_no_value_and_keep_their_tensors():
     model = random_model(0, "lstm", vocabulary=5)
     model.predictor.to("meta")
     model.joiner.to("meta")
-    search = DeviceSearch(model, 3, 4, Interpolation(0.3), 2)
+    search = DeviceSearch(model, 3, SearchRules(4, 0.3, 2))
     before = {name: id(tensor) for name, tensor in vars(search.frame).items()}
     for _ in range(2):
         search.begin()

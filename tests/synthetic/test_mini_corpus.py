@@ -114,7 +114,16 @@ def test_kinds_say_where_blend_and_settling_word_lie(tmp_path):
         assert line["blend"][1] < line["settling"][0]
 
 
-@pytest.mark.parametrize(("name", "value"), [("train", 0), ("speakers_per_voice", 0), ("control", 0.7)])
+def test_only_chosen_distances_are_on_record():
+    """A corpus of all distances says what it always said, so that one that is there is still known."""
+    assert "distances" not in MiniCorpusConfig().record()
+    assert MiniCorpusConfig(distances=(0, 1)).record()["distances"] == (0, 1)
+
+
+BAD = [("train", 0), ("speakers_per_voice", 0), ("control", 0.7), ("distances", ()), ("distances", (7,))]
+
+
+@pytest.mark.parametrize(("name", "value"), BAD)
 def test_settings_that_make_no_sense_are_named(name, value):
     with pytest.raises(UserError, match=f"--{name.replace('_', '-')}: "):
         MiniCorpusConfig(**{name: value})

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
+from transducer_gn.common.framing import FILTER_BANKS
 from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.model.subsampling import subsampled_lengths
 from transducer_gn.recognition.system import load_system
 from transducer_gn.search.beam import beam_search
 from transducer_gn.synthetic.readings import (
@@ -34,7 +34,9 @@ def test_readings_of_a_real_system(system, toy):
     frames, lengths = system.model.encoder(batch.features, batch.feature_lengths, chunk)
     found = beam_search(system.model, frames, lengths, BEAM, BEAM, system.alpha)
     for i, readings in enumerate(followed):
-        assert len(readings.seconds) == len(readings.right) == int(subsampled_lengths(batch.feature_lengths)[i])
+        assert (
+            len(readings.seconds) == len(readings.right) == int(FILTER_BANKS.encoder_lengths(batch.feature_lengths)[i])
+        )
         assert readings.words[0] in batch.texts[i].split() and readings.words[1] not in batch.texts[i].split()
         assert all(0 <= a + b <= 1 + 1e-9 for a, b in zip(readings.right, readings.wrong, strict=True))
         # The last frame's shares, from the search as others call it.

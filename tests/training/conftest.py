@@ -2,6 +2,7 @@
 
 import pytest
 import toy_data
+from stopping import run_until
 
 from transducer_gn.config import config_parser, read_config
 from transducer_gn.training.distributed import World
@@ -20,17 +21,7 @@ def train(toy):
     def run(folder, stop_after=None, branch_from=None, allow_changed=False, **changes):
         config, _ = read_config(config_parser("test"), toy_data.toy_settings(toy, **changes))
         folder.mkdir(exist_ok=True)
-        trainer = Trainer(config, folder, World(), branch_from, allow_changed)
-        if stop_after is not None:
-            after_update = trainer.bookkeeper.after_update
-
-            def and_stop(update):
-                after_update(update)
-                trainer.stop.is_made = trainer.state.progress.step >= stop_after
-
-            trainer.bookkeeper.after_update = and_stop
-        trainer.run()
-        return trainer
+        return run_until(Trainer(config, folder, World(), branch_from, allow_changed), stop_after)
 
     return run
 

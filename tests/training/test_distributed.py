@@ -79,7 +79,7 @@ def threads_of_groups():
 def run_rank(rank, flags, folder, port, expected, shares):
     torch.set_num_threads(1)
     set_environment(environment(rank, port))
-    with join_world() as world:
+    with join_world("cpu", 60) as world:
         check_rank(world, flags, folder, expected, shares[rank])
         inside = threads_of_groups()
     # Of two groups, that of small messages is gone: a thread of it that let go of one while Python shuts down would
@@ -106,7 +106,7 @@ def join_and_die(rank, attempt, port, delay):
     time.sleep(delay)
     agent = {"TORCHELASTIC_USE_AGENT_STORE": True, "TORCHELASTIC_RESTART_COUNT": attempt, "GROUP_WORLD_SIZE": 1}
     set_environment(environment(rank, port) | agent)
-    with join_world() as world:
+    with join_world("cpu", 60) as world:
         assert world.sum({"x": torch.tensor(1.0)})["x"] == 2
         os._exit(0)
 

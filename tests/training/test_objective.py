@@ -8,104 +8,15 @@ import math
 import oracles
 import pytest
 import torch
+from list_cases import EXACT, WIDTH, AllSequences, Case, lattice_inputs
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import ObjectiveConfig
 from transducer_gn.lattice import finite_state, recursion, tiles, tree_lattice
-from transducer_gn.lattice.joint import LatticeInputs, OutputLayer
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
-from transducer_gn.training.dense_objective import dense_objective
 from transducer_gn.training.nbest_objective import nbest_objective, nbest_terms
 from transducer_gn.training.objective import metrics
 from transducer_gn.training.schedule import SchedulePoint
-
-WIDTH, VOCABULARY = 5, 4
-EXACT = ObjectiveConfig(regulariser_points="all", negligible=0.0)
-
-
-def lattice_inputs(frames, frame_lengths, prefixes, weight, bias):
-    return LatticeInputs(frames, frame_lengths, prefixes, OutputLayer(weight, bias))
-
-
-def schedule_point(alpha, regulariser_weight=0.0, diagonal_prior=0.0):
-    return SchedulePoint(alpha, regulariser_weight, diagonal_prior)
-
-
-class Case:
-    """Random joiner inputs of a batch in which prefixes are shared, sequences repeat and some are missing."""
-
-    def __init__(self, seed, utterances=3, sequences=5, longest=4, frames=4, dtype=torch.float64):
-        generator = torch.Generator().manual_seed(seed)
-
-        def normal(*shape):
-            return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
-
-        self.tokens = torch.randint(1, VOCABULARY, (utterances, sequences, longest), generator=generator)
-        self.lengths = torch.randint(-1, longest + 1, (utterances, sequences), generator=generator)
-        self.lengths[:, 0] = torch.randint(0, longest + 1, (utterances,), generator=generator)
-        self.tokens[:, 1], self.lengths[:, 1] = self.tokens[:, 0], self.lengths[:, 0]  # the search found the reference
-        self.frame_lengths = torch.randint(1, frames + 1, (utterances,), generator=generator)
-        self.tree = build_prefix_tree(self.tokens, self.lengths)
-        self.frames, self.prefixes = normal(utterances, frames, WIDTH), normal(len(self.tree.parents), WIDTH)
-        self.weight, self.bias = normal(VOCABULARY, WIDTH), normal(VOCABULARY)
-        self.leaves = (self.frames, self.prefixes, self.weight, self.bias)
-
-    def inputs(self):
-        return lattice_inputs(self.frames, self.frame_lengths, self.prefixes, self.weight, self.bias)
-
-    def objective(self, settings=EXACT, generator=None, **point):
-        return nbest_objective(self.inputs(), self.tree, schedule_point(**point), settings, generator)
-
-    def dense(self, **point):
-        """The paper's way, with the same prefixes laid out for each sequence."""
-        prefixes = self.prefixes[self.tree.nodes].flatten(0, 2)
-        inputs = lattice_inputs(self.frames, self.frame_lengths, prefixes, self.weight, self.bias)
-        return dense_objective(inputs, self.tokens, self.lengths, schedule_point(**point))
-
-    def alone(self, b, sequences=slice(None)):
-        """(inputs, tree) of one utterance, without padding frames."""
-        tree = build_prefix_tree(self.tokens[b : b + 1, sequences], self.lengths[b : b + 1, sequences])
-        length = int(self.frame_lengths[b])
-        prefixes = self.prefixes[self.tree.utterances == b][: len(tree.parents)]
-        arguments = (self.frames[b : b + 1, :length], self.frame_lengths[b : b + 1], prefixes)
-        return lattice_inputs(*arguments, self.weight, self.bias), tree
-
-    def logits(self, b, s):
-        """[U + 1][T][V] raw weights of one sequence."""
-        hidden = torch.tanh(self.frames[b] + self.prefixes[self.tree.nodes[b, s]][:, None])
-        return hidden @ self.weight.t() + self.bias
-
-    def literal(self, alpha, regulariser_weight, diagonal_prior=0.0):
-        """The formula of the paper by enumeration of alignments; the prior is on the tokens of the reference."""
-        total = 0.0
-        for b, frames in enumerate(self.frame_lengths.tolist()):
-            seen, raw_scores, squares = [], [], []
-            for s, length in enumerate(self.lengths[b].tolist()):
-                sequence = tuple(self.tokens[b, s, : max(length, 0)].tolist())
-                if length < 0 or sequence in seen:
-                    continue
-                seen.append(sequence)
-                logits = self.logits(b, s).detach()
-                token = [[float(logits[u, t, v]) for t in range(frames)] for u, v in enumerate(sequence)]
-                blank = [[float(logits[u, t, 0]) for t in range(frames)] for u in range(length + 1)]
-                log_sum = [[float(logits[u, t].logsumexp(0)) for t in range(frames)] for u in range(length + 1)]
-                raw_scores.append(oracles.sequence_score(token, blank, length, frames))
-                squares += [x * x for row in log_sum for x in row]
-                if s == 0:
-                    interpolated = [
-                        [
-                            [w - alpha * z for w, z in zip(*rows, strict=True)]
-                            for rows in zip(arcs, log_sum, strict=False)
-                        ]
-                        for arcs in (token, blank)
-                    ]
-                    for u, t in itertools.product(range(length), range(frames)):
-                        away = (t + 0.5) / frames - (u + 0.7) / length
-                        interpolated[0][u][t] -= diagonal_prior * away**2
-                    total -= oracles.sequence_score(*interpolated, length, frames)
-            total += (1 - alpha) * oracles.log_sum_exp(raw_scores)
-            total += regulariser_weight * frames * sum(squares) / len(squares)
-        return total
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.3, 0.0])
@@ -181,33 +92,10 @@ def test_alpha_1_is_the_transducer_loss_of_softmax_outputs():
 
 
 def test_list_of_all_sequences_gives_the_exactly_normalised_loss():
-    # A finite-state model (no context) in which tokens are so unlikely that those beyond three per frame do not count.
-    generator = torch.Generator().manual_seed(0)
-    frames, vocabulary, limit = 2, 3, 3
-    weight, bias = (
-        torch.randn(vocabulary, WIDTH, generator=generator).double(),
-        torch.tensor([0.0, -9.0, -10.0]).double(),
-    )
-    encoder = torch.randn(1, frames, WIDTH, generator=generator).double()
-    sequences = [z for n in range(frames * limit + 1) for z in itertools.product(range(1, vocabulary), repeat=n)]
-    sequences.remove((2, 1))
-    sequences.insert(0, (2, 1))  # the reference
-    tokens = torch.zeros(1, len(sequences), frames * limit, dtype=torch.int64)
-    for n, sequence in enumerate(sequences):
-        tokens[0, n, : len(sequence)] = torch.tensor(sequence, dtype=torch.int64)
-    tree = build_prefix_tree(tokens, torch.tensor([[len(z) for z in sequences]]))
-    prefixes = torch.zeros(len(tree.parents), WIDTH).double()
-    inputs = lattice_inputs(encoder, torch.tensor([frames]), prefixes, weight, bias)
-    loss = nbest_objective(inputs, tree, SchedulePoint(0.0, 0.0)).loss
-    logits = (torch.tanh(encoder) @ weight.t() + bias)[:, :, None]
-    log_z = finite_state.log_normaliser(logits, torch.tensor([frames]), limit)
-    score = math.log(
-        sum(
-            math.exp(oracles.label_sequence_weight(logits[0].tolist(), 0, labels))
-            for labels in oracles.label_sequences(vocabulary, frames, limit)
-            if oracles.tokens_of(labels) == (2, 1)
-        )
-    )
+    case = AllSequences()
+    loss = nbest_objective(case.inputs, case.tree, SchedulePoint(0.0, 0.0)).loss
+    log_z = finite_state.log_normaliser(case.logits[None], torch.tensor([case.frames]), case.limit)
+    score = math.log(sum(weight for tokens, weight in case.labels() if tokens == case.reference))
     assert loss.item() == pytest.approx(log_z.item() - score, rel=1e-6)
 
 

@@ -18,14 +18,18 @@ BATCHES = 6
 
 @pytest.fixture
 def searches(monkeypatch):
-    """Notes alpha and the mode at every search, which finds one sequence: its own number."""
+    """Notes alpha, the mode and the batches at every search; what a batch gets is one sequence: its number."""
     noted = []
 
-    def search(self, encoder_out, frame_lengths, batch, alpha):
-        noted.append((alpha, self.training))
-        return Competitors(torch.full((len(batch), 1, 1), len(noted)), torch.ones(len(batch), 1, dtype=torch.int64))
+    def search_together(self, encoded, batches, alpha):
+        before = sum(count for _, _, count in noted)
+        noted.append((alpha, self.training, len(batches)))
+        return [
+            Competitors(torch.full((len(batch), 1, 1), number), torch.ones(len(batch), 1, dtype=torch.int64))
+            for number, batch in enumerate(batches, before + 1)
+        ]
 
-    monkeypatch.setattr(TrainingPass, "search", search)
+    monkeypatch.setattr(TrainingPass, "search_together", search_together)
     return noted
 
 
@@ -44,7 +48,7 @@ def planner_of(toy, tmp_path):
 
 
 def found_by(plans):
-    """Numbers of the searches that the plans' competitors come from; None without."""
+    """Numbers of the plans' batches among those that were searched; None without competitors."""
     return [None if plan.competitors is None else int(plan.competitors.tokens[0, 0, 0]) for plan in plans]
 
 
@@ -69,7 +73,7 @@ def test_groups_are_searched_at_the_alpha_of_their_time_in_evaluation_mode(plann
     assert [plan.batch.ids for plan in plans] == [batch.ids for batch in batches]
     # The first batch comes at alpha 1; then groups of two, and at the end what is left.
     assert found_by(plans) == [None, 1, 2, 3, 4, 5]
-    assert searches == [(0.9, False)] * 2 + [(0.7, False)] * 2 + [(0.5, False)]
+    assert searches == [(0.9, False, 2), (0.7, False, 2), (0.5, False, 1)]
     assert planner._pass.training
 
 
@@ -77,7 +81,20 @@ def test_several_batches_of_an_update_may_come_from_several_groups(planner_of, s
     planner, _ = planner_of(**{"competitors.lookahead": 4})
     assert found_by(planner.next_plans(3, 0.9)) == [1, 2, 3] and len(planner.pending) == 1
     assert found_by(planner.next_plans(5, 0.8)) == [4, 5, 6] and planner.pending == []
-    assert [alpha for alpha, _ in searches] == [0.9] * 4 + [0.8] * 2
+    assert searches == [(0.9, False, 4), (0.8, False, 2)]
+
+
+def test_batches_of_a_group_get_what_a_search_of_their_own_finds(planner_of):
+    planner, _ = planner_of(**{"competitors.lookahead": 4})
+    plans = planner.next_plans(4, 0.5)
+    training_pass = planner._pass.eval()
+    assert len({plan.batch.features.shape[1] for plan in plans}) > 1, "batches of different lengths are wanted"
+    for plan in plans:
+        with torch.no_grad():
+            encoded = training_pass.encode(plan.batch, plan.chunk)
+            alone = training_pass.search(*encoded, plan.batch, 0.5)
+        assert torch.equal(plan.competitors.tokens, alone.tokens)
+        assert torch.equal(plan.competitors.lengths, alone.lengths)
 
 
 def test_the_exact_sum_needs_no_competitors(planner_of, searches):

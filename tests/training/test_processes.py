@@ -26,6 +26,7 @@ SETTINGS = {
     "normalisation.alpha_delay": 0.5,
     "normalisation.alpha_per_epoch": 0.5,
 }
+TWO = ("--world-size", "2", "--device", "cpu")
 LAST = f"epoch-{SETTINGS['training.epochs']}.pt"
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
 
@@ -78,7 +79,7 @@ def alone(toy, tmp_path_factory):
 def together(toy, tmp_path_factory):
     """An undisturbed run of two processes."""
     folder = tmp_path_factory.mktemp("together") / "exp"
-    finish(start(toy, folder, "--world-size", "2"))
+    finish(start(toy, folder, *TWO))
     return folder
 
 
@@ -114,7 +115,7 @@ def test_a_stop_of_the_whole_job_also_saves(toy, alone, tmp_path):
 
 def test_killed_rank_restarts_all_from_the_last_checkpoint(toy, together, tmp_path):
     folder = tmp_path / "exp"
-    process = start(toy, folder, "--world-size", "2")
+    process = start(toy, folder, *TWO)
     wait_for(folder / "checkpoint-4.pt", process)
     ranks = [pid for pid in children(process.pid) if "train.py" in Path(f"/proc/{pid}/cmdline").read_text()]
     assert len(ranks) == 2
@@ -130,7 +131,7 @@ def test_two_agents_of_one_process_each_equal_one_agent_of_two(toy, together, tm
     launcher = ["-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d"]
     launcher += [f"--rdzv-endpoint={endpoint}", "--rdzv-id=test"]
     folder = tmp_path / "exp"
-    agents = [start(toy, folder, launcher=launcher) for _ in range(2)]
+    agents = [start(toy, folder, "--device", "cpu", launcher=launcher) for _ in range(2)]
     for agent in agents:
         finish(agent)
     assert_same_end(folder, together)
@@ -141,3 +142,33 @@ def test_bad_settings_end_with_a_sentence(toy, tmp_path):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2 and "normalisation.exact" in errors and "Traceback" not in errors
     assert not (tmp_path / "exp").exists()
+
+
+def test_what_the_user_must_see_to_is_said_once_and_not_tried_again(toy, tmp_path):
+    process = start(toy, tmp_path / "exp", *TWO, "--branch-from", str(tmp_path / "nothing.pt"))
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 2 and "Traceback" not in errors and "start again" not in errors
+    assert errors.count("there is no checkpoint") == 1
+
+
+def test_several_processes_compute_on_processors_only_when_asked_to(toy, tmp_path):
+    environment = ENVIRONMENT | {"CUDA_VISIBLE_DEVICES": ""}
+    arguments = [sys.executable, *command(toy, tmp_path / "exp", "--world-size", "8")]
+    result = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2 and not (tmp_path / "exp").exists()
+    assert result.stderr.count("\n") == 1 and "8 processes" in result.stderr and "--device cpu" in result.stderr
+
+
+@pytest.mark.parametrize("flags", [(), TWO], ids=["one process", "two processes"])
+def test_a_check_says_what_would_be_trained_and_writes_nothing(flags, toy, tmp_path):
+    arguments = [sys.executable, *command(toy, tmp_path / "exp", "--check", *flags)]
+    result = subprocess.run(arguments, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr[-3000:]
+    found = [line.split(maxsplit=1) for line in result.stdout.splitlines()]
+    names = "device precision recursion parameters tokens noise start batches memory time time disk"
+    assert [name for name, _ in found] == names.split()
+    values = dict(found)
+    assert values["device"].startswith("2 processes" if flags else "1 process ")
+    # Seven batches of all utterances; of two ranks, each has half of them, rounded up.
+    assert values["batches"].startswith("4 " if flags else "7 ") and f"{toy.vocab_size} pieces" in values["tokens"]
+    assert "3 competitors of 2 times" in values["memory"] and not (tmp_path / "exp").exists()

@@ -23,6 +23,7 @@ GLOBAL = {
     "normalisation.alpha_per_epoch": 0.7,
 }
 LOOKAHEAD = GLOBAL | {"competitors.lookahead": 4}
+MWER = LOOKAHEAD | {"mwer.weight": 0.5, "mwer.scores": "interpolated"}
 
 
 def assert_same_parameters(one, other):
@@ -30,7 +31,7 @@ def assert_same_parameters(one, other):
         assert torch.equal(value, parameters_of(other)[name]), name
 
 
-@pytest.fixture(scope="module", params=[GLOBAL, LOOKAHEAD], ids=["same pass", "look-ahead"])
+@pytest.fixture(scope="module", params=[GLOBAL, LOOKAHEAD, MWER], ids=["same pass", "look-ahead", "mwer"])
 def uninterrupted(request, train, local_run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "exp"
     trainer = train(folder, branch_from=local_run / "epoch-1.pt", **request.param)

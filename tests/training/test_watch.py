@@ -52,7 +52,7 @@ def test_a_bad_batch_is_kept_skipped_and_counted(train, tmp_path, broken_losses,
 def test_too_many_bad_batches_end_training(train, tmp_path, broken_losses):
     broken_losses(1, 2, 3)
     settings = {"training.epochs": 1, "training.memory_scan": "false", "training.max_bad_batches": 3}
-    with pytest.raises(UserError, match="3 updates had no finite gradient; lower optimiser.initial_lr"):
+    with pytest.raises(UserError, match="3 updates of this epoch had no finite gradient; lower optimiser.initial_lr"):
         train(tmp_path / "exp", **settings)
 
 

@@ -1,9 +1,9 @@
 """Recognise test sets and count errors.
 
-  decode.py --exp-dir exp/global                          best epoch by the dev set, beam 50, all dev and test sets
-  decode.py --exp-dir exp/global --epoch 30 --avg 5       an average over epochs
-  decode.py --exp-dir exp/local --method greedy --streaming chunks --sets [test-clean]
-  decode.py --compare exp/local exp/global                paired test between two systems that were decoded
+  transducer-gn decode --exp-dir exp/global                        best epoch by the dev set, beam 50, all sets
+  transducer-gn decode --exp-dir exp/global --epoch 30 --avg 5     an average over epochs
+  transducer-gn decode --exp-dir exp/local --method greedy --streaming chunks --sets [test-clean]
+  transducer-gn decode --compare exp/local exp/global              paired test between two systems that were decoded
 
 Results go to EXP-DIR/beam_search or EXP-DIR/greedy_search. The same command goes on with a decode that was stopped.
 """

@@ -7,7 +7,7 @@ from transducer_gn.common.command_line import CommandParser, command_parser, set
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.processes import default_jobs
 from transducer_gn.common.stages import Stage, file_fingerprint
-from transducer_gn.data.layout import read_roles
+from transducer_gn.data.layout import part_manifest, read_roles
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,14 @@ def main(arguments: list[str] | None = None) -> None:
         raise UserError(f"--shard-size must be at least 1, not {options.shard_size}")
     roles = read_roles(options.data_dir)
     manifests = {"train": options.data_dir / "cuts_train.jsonl.gz"}
-    manifests |= {part: options.data_dir / "fbank" / f"cuts_{part}.jsonl.gz" for part in roles["dev"] + roles["test"]}
+    manifests |= {part: part_manifest(options.data_dir, part) for part in roles["dev"] + roles["test"]}
     for name, manifest in manifests.items():
         inputs = {
             "manifest": file_fingerprint(manifest),
             "shard_size": options.shard_size,
             "tick_power": options.tick_power,
+            # What the folder's index holds; see SharExport.
+            "format": 2,
         }
         stage = Stage(
             options.data_dir / "shar" / f".made_{name}.json", inputs, [options.data_dir / "shar" / name / "index.json"]
@@ -52,7 +54,8 @@ def main(arguments: list[str] | None = None) -> None:
         if stage.is_done():
             print(f"Shar of {name}: complete")
             continue
-        from transducer_gn.data.shar import export_shar
+        from transducer_gn.data.shar import SharExport, export_shar
+        from transducer_gn.data.tokenizer import Tokenizer
 
         stage.begin()
         export_shar(
@@ -63,4 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
             options.tick_power,
             options.nj,
         )
+        if name == "train":
+            for model in sorted(options.data_dir.glob("lang_*")):
+                SharExport(options.data_dir / "shar" / name).tokens(Tokenizer.load(model))
         stage.finish()

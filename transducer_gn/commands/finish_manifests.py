@@ -5,7 +5,7 @@ from pathlib import Path
 
 from transducer_gn.common.command_line import CommandParser, command_parser, settings_from
 from transducer_gn.common.stages import Stage, file_fingerprint
-from transducer_gn.data.layout import read_roles
+from transducer_gn.data.layout import part_manifest, read_roles
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> None:
     models = sorted(folder for folder in options.data_dir.glob("lang_*") if (folder / ".made.json").is_file())
     inputs = {
         "roles": roles,
-        "manifests": {part: file_fingerprint(options.data_dir / "fbank" / f"cuts_{part}.jsonl.gz") for part in parts},
+        "manifests": {part: file_fingerprint(part_manifest(options.data_dir, part)) for part in parts},
         "models": {folder.name: file_fingerprint(folder / "tokenizer.model") for folder in models},
         "seed": options.seed,
     }
@@ -44,11 +44,13 @@ def main(arguments: list[str] | None = None) -> None:
         return
     from transducer_gn.data.prepared import PreparedData
     from transducer_gn.data.tokenizer import Tokenizer
-    from transducer_gn.data.training_manifest import combine_training_parts, validate
+    from transducer_gn.data.training_manifest import combine_training_parts, index_training_manifest, validate
 
     stage.begin()
     data = PreparedData(options.data_dir)
     combine_training_parts(data, options.seed)
-    validate(data, [Tokenizer.load(folder) for folder in models])
+    tokenizers = [Tokenizer.load(folder) for folder in models]
+    validate(data, tokenizers)
+    index_training_manifest(data, tokenizers)
     stage.finish()
     print(f"Data: {options.data_dir} is ready and checked")

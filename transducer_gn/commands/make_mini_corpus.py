@@ -1,6 +1,6 @@
-"""Stage 0 for `--corpus mini`: speak the mini corpus with espeak-ng, in LibriSpeech's layout."""
+"""Stage 0 for `--corpus mini` and `mini-near`: speak the mini corpus with espeak-ng, in LibriSpeech's layout."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from transducer_gn.common.command_line import CommandParser, command_parser, settings_from
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Speak the mini corpus."""
     flags = parser().parse_args(arguments)
     options, settings = settings_from(MiniCorpusOptions, flags), settings_from(MiniCorpusConfig, flags)
-    inputs = {"hours": options.hours, **asdict(settings)}
+    inputs = {"hours": options.hours, **settings.record()}
     stage = Stage(options.corpus_dir / ".made.json", inputs, [options.corpus_dir / "SPEAKERS.TXT"])
     if stage.is_done():
         print(f"Mini corpus: {options.corpus_dir} is complete")

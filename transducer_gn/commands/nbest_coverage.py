@@ -1,6 +1,7 @@
-"""Measure how much of the exact normaliser Z an N-best list covers, for systems with a finite-state predictor.
+r"""Measure how much of the exact normaliser Z an N-best list covers, for systems with a finite-state predictor.
 
-  nbest_coverage.py --checkpoints [exp/mini/finite-state-local/epoch-5.pt,exp/mini/finite-state-global/epoch-7.pt]
+  transducer-gn nbest-coverage --checkpoints \
+      [exp/mini/finite-state-local/epoch-5.pt,exp/mini/finite-state-global/epoch-7.pt]
 
 For every checkpoint and every N: the share of Z that the reference and N competitors have, and how far the gradient of
 the loss with this list is from the gradient of the exactly normalised loss. At alpha 1 neither has a normaliser, so for
@@ -17,7 +18,7 @@ from lhotse import CutSet
 from transducer_gn.common.command_line import CommandParser, command_parser
 from transducer_gn.common.errors import UserError, require
 from transducer_gn.common.json_files import write_json
-from transducer_gn.data.batches import Batches
+from transducer_gn.data.batches import Batches, Inputs
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation.coverage import Coverage, coverage_row, measure_coverage
 from transducer_gn.evaluation.decoding import set_up_process
@@ -84,5 +85,8 @@ def measure(system: System, flags: Namespace) -> list[Coverage]:
     chosen = CutSet.from_cuts(cuts[:: max(1, len(cuts) // flags.utterances)][: flags.utterances])
     settings = replace(system.config.data.batches, max_duration=flags.max_duration)
     logging.info("%s: %d utterances", system.name, len(chosen))
-    batches = (batch.to(system.device) for batch in Batches(chosen, system.tokenizer, settings, training=False))
+    inputs = Inputs.of(system.config.model.front_end)
+    batches = (
+        batch.to(system.device) for batch in Batches(chosen, system.tokenizer, settings, training=False, inputs=inputs)
+    )
     return measure_coverage(system, batches, flags.counts, flags.max_tokens_per_frame)

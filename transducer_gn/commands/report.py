@@ -1,8 +1,8 @@
 """Gather all runs of a folder into tables and figures: text, JSON, PNG, SVG and one HTML page.
 
-  report.py --exp-root exp                                  all runs in exp/
-  report.py --exp-root exp --baseline local-continued --challenger global-0.3
-  report.py --exp-root exp/a --seeds [exp/b,exp/c]          with means over three seeds
+  transducer-gn report --exp-root exp                                  all runs in exp/
+  transducer-gn report --exp-root exp --baseline local-continued --challenger global-0.3
+  transducer-gn report --exp-root exp/a --seeds [exp/b,exp/c]          with means over three seeds
 
 Run decode.py and compute_latency.py first; what is missing or broken is said in the report, and the rest is shown.
 """

@@ -2,6 +2,7 @@
 
   egs/librispeech/ASR/run.sh --corpus librispeech --world-size 8
   egs/librispeech/ASR/run.sh --corpus mini --only local,local-continued,alpha-0.3 --jobs 2
+  egs/librispeech/ASR/run.sh --corpus path/to/corpus --front-end moonshine-tiny --only local,local-continued,alpha-0.3
   egs/librispeech/ASR/run.sh --corpus mini --dry-run
 
 Stages (--stage N, --stop-stage N; by default all)
@@ -27,16 +28,20 @@ finite-state-global.
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from transducer_gn.commands.jobs import Job, JobRunner, Launcher, Printer, Stopped, threads_for
 from transducer_gn.common.command_line import CommandParser, command_parser, settings_from
 from transducer_gn.common.errors import UserError
+from transducer_gn.config.experiment import config_parser, read_config
 from transducer_gn.config.experiments import Experiments, RunConfig, read_experiments
 from transducer_gn.config.recipe import RecipeConfig
+from transducer_gn.data.layout import assign_roles, find_parts, read_part
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+# Words of training text, some two hours of speech, from which on the larger system on Moonshine is the better one.
+ENOUGH_WORDS = 20_000
 FLAGS_OF_OTHERS = ("--prepare-flags", "--train-flags")
 
 
@@ -96,10 +101,16 @@ class Recipe:
 
     @classmethod
     def of(cls, settings: RecipeConfig) -> "Recipe":
-        """With the files that the corpus's name leads to; corpora without settings of their own are as LibriSpeech."""
+        """With the files that the corpus's name leads to; corpora without settings of their own have the paper's."""
         name = Path(settings.corpus).name
-        system = name if (REPOSITORY / "conf" / f"{name}.yaml").is_file() else "librispeech"
-        experiments = read_experiments(experiments_file(settings.experiments, name, system)).scheduled(
+        system = name if (REPOSITORY / "conf" / f"{name}.yaml").is_file() else "paper"
+        experiments_name = name
+        if settings.front_end is not None:
+            system = system_on_moonshine(settings)
+            experiments_name = system.replace("moonshine", "recorded")
+            name = f"{name}-{settings.front_end}"
+        branches = "librispeech" if system == "paper" else system
+        experiments = read_experiments(experiments_file(settings.experiments, experiments_name, system)).scheduled(
             epochs=settings.epochs,
             baseline_epochs=settings.baseline_epochs,
             branch_epoch=settings.branch_epoch,
@@ -110,7 +121,7 @@ class Recipe:
             settings,
             experiments,
             Path(settings.conf or REPOSITORY / "conf" / f"{system}.yaml"),
-            Path(settings.global_conf or REPOSITORY / "conf" / f"{system}-global.yaml"),
+            Path(settings.global_conf or REPOSITORY / "conf" / f"{branches}-global.yaml"),
             Path(settings.exp_root or REPOSITORY / "exp" / name),
             Path(settings.data_dir or REPOSITORY / "data" / name),
         )
@@ -159,10 +170,14 @@ class Recipe:
         """Names of the runs to evaluate: all that have a best epoch by now, or will have."""
         if dry_run:
             return [run.name for run in self.wanted()]
-        return [run.name for run in self.chosen() if (self.exp_root / run.name / "best.json").is_file()]
+        name = "epoch-{}.pt" if self.settings.avg else "best.json"
+        return [run.name for run in self.chosen() if (self.exp_root / run.name / name.format(run.epochs)).is_file()]
 
     def run(self, launcher: Launcher, dry_run: bool) -> None:
-        """All stages that are wanted, one after another; trainings of different stages may run side by side."""
+        """All stages that are wanted, one after another; trainings of different stages may run side by side.
+
+        Other seeds follow before the report, which compares them.
+        """
         settings, stages = self.settings, self.experiments.stages
         if settings.runs(0):
             log(0, f"data in {self.data_dir}")
@@ -175,18 +190,44 @@ class Recipe:
                     if run.stage == stage:
                         self.train(run, launcher)
         launcher.finish()
-        last = len(stages)
-        trained = self.trained(dry_run)
+        self.evaluate(launcher, self.trained(dry_run))
+        for other in self.other_seeds():
+            other.run(launcher, dry_run)
+        if settings.runs(number := len(stages) + 3):
+            log(number, f"report in {self.exp_root / 'report'}")
+            launcher.start(self.report_job())
+            launcher.finish()
+
+    def evaluate(self, launcher: Launcher, trained: list[str]) -> None:
+        """The stages that decode and measure runs."""
+        settings, last = self.settings, len(self.experiments.stages)
+        over_epochs = [self.epochs_job(name) for name in trained if settings.every_epoch]
         for number, title, jobs in (
             (last + 1, f"decoding with beam {settings.beam}", [self.decode_job(name) for name in trained]),
-            (last + 2, "emission times", [self.latency_job(name) for name in trained]),
-            (last + 3, f"report in {self.exp_root / 'report'}", [self.report_job()]),
+            (last + 2, "emission times", [self.latency_job(name) for name in trained] + over_epochs),
         ):
             if settings.runs(number):
                 log(number, title)
                 for job in jobs:
                     launcher.start(job)
                 launcher.finish()
+
+    def other_seeds(self) -> "list[Recipe]":
+        """The same runs from other seeds, up to what the report needs of them."""
+        settings, last = self.settings, len(self.experiments.stages)
+        return [
+            Recipe.of(
+                replace(
+                    settings,
+                    stage=max(settings.stage, 1),
+                    stop_stage=min(settings.stop_stage, last + 2),
+                    exp_root=f"{self.exp_root}-seed{seed}",
+                    train_flags=f"{settings.train_flags} --training.seed {seed} --data.batches.seed {seed}",
+                    seeds=None,
+                )
+            )
+            for seed in settings.further_seeds()
+        ]
 
     def train(self, run: RunConfig, launcher: Launcher) -> None:
         """Train a run unless that is done."""
@@ -199,7 +240,20 @@ class Recipe:
         """The command of stage 0."""
         settings = self.settings
         flags = ["--corpus", settings.corpus, "--data-dir", str(self.data_dir), "--dl-dir", settings.dl_dir]
-        command = (str(REPOSITORY / "prepare.sh"), *flags, *settings.prepare_flags.split())
+        system, _ = read_config(config_parser(None), ["--config", str(self.conf)])
+        chosen = {"--train": settings.train, "--dev": settings.dev, "--test": settings.test}
+        if settings.front_end is not None:
+            chosen |= {
+                "--front-end": settings.front_end,
+                "--front-end-file": settings.front_end_file,
+                "--conf": str(self.conf),
+                "--vocab-sizes": str(system.model.vocab_size),
+            }
+        flags += [word for flag, value in chosen.items() if value is not None for word in (flag, value)]
+        own = settings.prepare_flags.split()
+        if system.data.batches.noise.enabled and "--musan" not in own:
+            own.append("--musan")
+        command = (str(REPOSITORY / "prepare.sh"), *flags, *own)
         return Job("prepare", command, has_children=True)
 
     def train_job(self, run: RunConfig) -> Job:
@@ -210,6 +264,9 @@ class Recipe:
         flags += [word for name, value in run.settings.items() for word in (f"--{name}", value)]
         if run.parent:
             flags += ["--branch-from", str(self.exp_root / run.parent / f"epoch-{run.after}.pt")]
+        # Whatever else is removed, the epochs that other runs start from are not.
+        if starts := sorted({self.number(other.after) for other in self.experiments.runs if other.parent == run.name}):
+            flags += ["--training.keep_always", f"[{','.join(map(str, starts))}]"]
         flags += ["--data.folder", str(self.data_dir), "--exp-dir", str(self.exp_root / run.name)]
         flags += ["--training.epochs", str(run.epochs), "--world-size", str(settings.world_size)]
         # One that has the machine to itself shares the cores among its own processes only.
@@ -225,13 +282,21 @@ class Recipe:
 
     def latency_job(self, name: str) -> Job:
         """The command that measures a run's emission times."""
+        return self.evaluation_job(name, "compute_latency", *self.latency_flags())
+
+    def epochs_job(self, name: str) -> Job:
+        """The command that decodes and measures every epoch of a run."""
+        return self.evaluation_job(name, "over_epochs", *self.latency_flags())
+
+    def latency_flags(self) -> list[str]:
+        """What emission times are measured of."""
         settings = self.settings
         flags = ["--display", "true" if settings.display else "false"]
         if sets := settings.latency_sets or settings.sets:
             flags += ["--sets", f"[{sets}]"]
         if settings.latency_utterances is not None:
             flags += ["--utterances", str(settings.latency_utterances)]
-        return self.evaluation_job(name, "compute_latency", *flags)
+        return flags
 
     def evaluation_job(self, name: str, program: str, *flags: str) -> Job:
         """A command that uses a trained run."""
@@ -243,6 +308,9 @@ class Recipe:
             "--beam",
             str(self.settings.beam),
         ]
+        if self.settings.avg:
+            last = next(run.epochs for run in self.experiments.runs if run.name == name)
+            own += ["--epoch", str(last), "--avg", str(self.settings.avg)]
         return Job(name, script(program, *own, *flags), threads=threads_for(self.settings.jobs, self.settings.jobs))
 
     def report_job(self) -> Job:
@@ -252,7 +320,24 @@ class Recipe:
         flags += ["--experiments", str(self.experiments.path)]
         for flag, value in (("--baseline", settings.baseline), ("--challenger", settings.challenger)):
             flags += [flag, value] if value else []
+        if others := [str(other.exp_root) for other in self.other_seeds()]:
+            flags += ["--seeds", f"[{','.join(others)}]"]
         return Job("report", script("report", *flags), threads=threads_for(settings.jobs, settings.jobs))
+
+
+def system_on_moonshine(settings: RecipeConfig) -> str:
+    """Which of the systems on Moonshine suits the amount of text that there is to train on."""
+    root = Path(settings.corpus)
+    if not root.is_dir():
+        return "moonshine"
+    chosen: dict[str, Sequence[str]] = {
+        role: names.split(",")
+        for role, names in (("train", settings.train), ("dev", settings.dev), ("test", settings.test))
+        if names
+    }
+    parts = assign_roles(find_parts(root), chosen)["train"]
+    words = sum(len(utterance.text.split()) for part in parts for utterance in read_part(root, part)[0])
+    return "moonshine" if words >= ENOUGH_WORDS else "moonshine-small"
 
 
 def experiments_file(given: str | None, corpus: str, system: str) -> Path:
@@ -262,7 +347,7 @@ def experiments_file(given: str | None, corpus: str, system: str) -> Path:
         return folder / f"{given}.yaml" if (folder / f"{given}.yaml").is_file() else Path(given)
     if (folder / f"{corpus}.yaml").is_file():
         return folder / f"{corpus}.yaml"
-    return folder / ("paper.yaml" if system == "librispeech" else "small.yaml")
+    return folder / ("paper.yaml" if system in ("librispeech", "paper") else "small.yaml")
 
 
 def script(name: str, *flags: str) -> tuple[str, ...]:

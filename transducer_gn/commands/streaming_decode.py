@@ -1,7 +1,7 @@
 """Recognise audio as it arrives and print the text as it changes.
 
-  streaming_decode.py --checkpoint exp/global/epoch-40.pt speech.wav recordings/
-  arecord -t raw -f S16_LE -r 16000 -c 1 | streaming_decode.py --checkpoint exp/global/epoch-40.pt -
+  transducer-gn stream --checkpoint exp/global/epoch-40.pt speech.wav recordings/
+  arecord -t raw -f S16_LE -r 16000 -c 1 | transducer-gn stream --checkpoint exp/global/epoch-40.pt -
 
 Inputs are audio files, folders of them, or - for raw PCM (mono, 16 bits, little-endian, 16 kHz) on standard input. On a
 terminal the text is rewritten in place, with | after the part that will not change any more; with --json every change
@@ -15,10 +15,10 @@ from pathlib import Path
 
 import torch
 
-from transducer_gn.common.command_line import CommandParser, command_parser
+from transducer_gn.common.command_line import CommandParser, command_parser, settings_from
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.units import SAMPLING_RATE
-from transducer_gn.config import RecognitionConfig
+from transducer_gn.config import DisplayConfig, RecognitionConfig
 from transducer_gn.recognition.audio import audio_files, read_pieces, read_raw_pieces
 from transducer_gn.recognition.live import Display, Source, recognise_sources
 from transducer_gn.recognition.system import load_checkpoint_system
@@ -26,7 +26,7 @@ from transducer_gn.recognition.system import load_checkpoint_system
 
 def parser() -> CommandParser:
     """Flags of the command."""
-    made = command_parser(__doc__)
+    made = command_parser(__doc__, DisplayConfig)
     made.add_argument("inputs", nargs="+", help="audio files, folders of audio files, or - for standard input")
     made.add_argument("--checkpoint", type=Path, required=True, help="a checkpoint that training wrote")
     made.add_argument("--average", action="store_true", help="use the running average of the parameters")
@@ -35,7 +35,7 @@ def parser() -> CommandParser:
     made.add_argument(
         "--max_tokens_per_frame", type=int, help="most tokens between two blanks; by default as decode.py"
     )
-    made.add_argument("--chunk", type=int, help="frames of 40 ms per chunk; by default that of the settings")
+    made.add_argument("--chunk", type=int, help="frames per chunk; by default that of the settings")
     made.add_argument("--left_context", type=int, help="frames of history, a multiple of the chunk")
     made.add_argument("--piece", type=float, default=0.16, help="seconds of audio to take from each input at a time")
     made.add_argument("--concurrent", type=int, default=8, help="inputs to recognise at a time")
@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
         left_context=flags.left_context,
         max_tokens_per_frame=flags.max_tokens_per_frame,
     )
-    recogniser = system.recogniser(settings)
+    recogniser = system.recogniser(settings, settings_from(DisplayConfig, flags))
     inputs = sources(flags.inputs, max(1, round(flags.piece * SAMPLING_RATE)))
     totals = recognise_sources(recogniser, iter(inputs), flags.concurrent, Display(flags.json))
     if flags.json:

@@ -22,6 +22,7 @@ Settings = TypeVar("Settings", bound=IsDataclass)
 
 ADVICE = {
     errno.ENOSPC: "the disk is full; free some space and call again, finished work is kept",
+    errno.EFBIG: "a limit of file sizes (ulimit -f) is reached; raise it and call again, finished work is kept",
     errno.EDQUOT: "your disk quota is used up; free some space and call again, finished work is kept",
     errno.EACCES: "permission denied; choose a folder you may write to, or change its permissions",
     errno.EPERM: "permission denied; choose a folder you may write to, or change its permissions",
@@ -77,7 +78,10 @@ class CommandParser(ArgumentParser):
             settings = self.parse_path(found[1], *rest, **named)
         except (OSError, TypeError) as error:
             raise UserError(f"{path}: cannot read its base {found[1]}: {error}") from error
-        settings.update(super().parse_string(BASE.sub("", content), path, *rest, **named))
+        own = BASE.sub("", content)
+        if all(not line.strip() or line.startswith("#") for line in own.splitlines()):
+            return settings
+        settings.update(super().parse_string(own, path, *rest, **named))
         return settings
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:

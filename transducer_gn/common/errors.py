@@ -1,11 +1,23 @@
 """The error that a user can act on."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 
 class UserError(Exception):
     """One clear sentence that names the file, utterance or flag at fault and what to do about it."""
+
+
+class NotFiniteError(ValueError):
+    """Numbers that were computed are NaN or infinitely large: the fault of the data or of the model, not of a call.
+
+    Attributes:
+        utterances: numbers of the utterances at fault within their batch; empty where that is not known
+    """
+
+    def __init__(self, message: str, utterances: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.utterances = tuple(utterances)
 
 
 def require(condition: bool, setting: str, problem: str) -> None:

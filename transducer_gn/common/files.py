@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from transducer_gn.common.errors import UserError
+
 PARTIAL = ".partial-"
 
 
@@ -46,6 +48,34 @@ def remove_abandoned(path: Path) -> None:
         with suppress(OSError), sibling.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             sibling.unlink()
+
+
+@contextmanager
+def exclusive(lock: Path) -> Iterator[None]:
+    """Run the block while no other process runs one with the same file; where there are no locks, nobody waits."""
+    with lock.open("ab") as file:
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def sole_user(path: Path, what: str) -> Iterator[None]:
+    """Hold the lock file at `path` while the block runs; UserError if another process holds it.
+
+    The lock ends with its process, however that ends. On file systems without locks nothing is held.
+
+    Args:
+        what: what the other process does, for the error: "trains in exp/local"
+    """
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"another process {what}; wait until it has ended, or stop it") from None
+        except OSError:
+            pass
+        yield
 
 
 def write_text(path: Path | str, text: str) -> None:

@@ -6,8 +6,17 @@ of a display ask it and know no numbers of their own.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
-from transducer_gn.common.units import FEATURE_SHIFT, SAMPLING_RATE, SUBSAMPLING, SUBSAMPLING_OVERLAP
+from transducer_gn.common.units import SAMPLING_RATE
+
+if TYPE_CHECKING:
+    # Only for checkers: torch takes seconds, which settings do not need.
+    from torch import Tensor
+
+# Numbers of frames, one or a tensor of them.
+Frames = TypeVar("Frames", float, "Tensor")
+Count = TypeVar("Count", int, "Tensor")
 
 
 @dataclass(frozen=True)
@@ -49,13 +58,18 @@ class Framing:
         """Samples that so many feature vectors stand for."""
         return features * self.feature_step
 
-    def feature_frames(self, samples: int) -> int:
-        """Feature vectors of an utterance of so many samples, halves rounded up, as lhotse counts them."""
+    def feature_frames(self, samples: Count) -> Count:
+        """Feature vectors of utterances of so many samples, halves rounded up, as lhotse counts them."""
         return (samples + self.feature_step // 2) // self.feature_step
 
     def encoder_frames(self, feature_frames: int) -> int:
         """Encoder frames of an utterance of so many feature vectors."""
         return self.frames_within(feature_frames + 2 * self.margin)
+
+    def encoder_lengths(self, lengths: "Tensor") -> "Tensor":
+        """Encoder frames [B] of utterances of `lengths` [B] feature vectors."""
+        seen = lengths + 2 * self.margin - self.overlap
+        return seen.div(self.subsampling, rounding_mode="floor").clamp(min=0)
 
     def features_used(self, frames: int) -> int:
         """Feature vectors that nothing needs any more once so many encoder frames are there."""
@@ -73,16 +87,10 @@ class Framing:
         """Seconds of audio that must have come before the first so many encoder frames, whole chunks, can be there."""
         return self.feature_shift * (self.features_seen(frames) - self.margin) + self.right_seconds
 
-    def emission_seconds(self, frame: float) -> float:
+    def emission_seconds(self, frame: Frames) -> Frames:
         """When what is emitted at encoder frame `frame`, from 0, is emitted: at its beginning, and `right` later."""
         return self.frame_shift * frame + self.right_seconds
 
 
-# Log mel filter banks and the convolutions that make one frame of four.
-FILTER_BANKS = Framing(
-    feature_dim=80,
-    feature_step=round(FEATURE_SHIFT * SAMPLING_RATE),
-    subsampling=SUBSAMPLING,
-    overlap=SUBSAMPLING_OVERLAP,
-    margin=1,
-)
+# Log mel filter banks every 10 ms, and the convolutions that make one frame of four.
+FILTER_BANKS = Framing(feature_dim=80, feature_step=SAMPLING_RATE // 100, subsampling=4, overlap=5, margin=1)

@@ -1,15 +1,21 @@
 """Independent pieces of work, each in a process of its own, a few at a time."""
 
+import ctypes
 import multiprocessing
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from transducer_gn.common.errors import UserError
+
+# The number of Linux's request to be sent a signal when the parent dies.
+PR_SET_PDEATHSIG = 1
 
 
 def run_each(work: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], jobs: int, label: str) -> list[Any]:
@@ -89,6 +95,36 @@ class Progress:
         last = self.done == self.total
         print(f"\r{line}" if self._terminal else line, end="" if self._terminal and not last else "\n", file=sys.stderr)
         sys.stderr.flush()
+
+
+def die_with_parent(parent: int | None = None) -> None:
+    """Have the kernel kill this process when the one that started it dies, on Linux; elsewhere nothing happens.
+
+    A rank whose launcher was killed would otherwise train on beside those of the next call.
+
+    Args:
+        parent: process number of the one that started it, which may have died already; None for the present one
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    parent = os.getppid() if parent is None else parent
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        # It died before that was asked for.
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def no_children_left() -> Iterator[None]:
+    """Kill what this process has started and what is still there when the block ends, however it ends.
+
+    Python would ask such processes to stop and wait for them; one that does not listen would keep this one for ever.
+    """
+    try:
+        yield
+    finally:
+        for child in multiprocessing.active_children():
+            child.kill()
 
 
 def default_jobs() -> int:

@@ -2,3 +2,6 @@
 
 # Numbers of training and validation, one JSON object per line.
 METRICS = "metrics.jsonl"
+
+# Where a run branched off, as the path of that checkpoint relative to the folder.
+BRANCH = "branch.json"

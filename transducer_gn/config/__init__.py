@@ -8,10 +8,21 @@ from transducer_gn.config.data import (
     StorageConfig,
     VolumeConfig,
 )
-from transducer_gn.config.evaluation import EvaluationDataConfig, LatencyConfig, RecognitionConfig, SystemConfig
+from transducer_gn.config.evaluation import (
+    EVERYDAY,
+    SHOW_ALL,
+    DisplayConfig,
+    EvaluationDataConfig,
+    LatencyConfig,
+    RecognitionConfig,
+    SystemConfig,
+)
 from transducer_gn.config.experiment import Config, config_from, config_parser, read_config
 from transducer_gn.config.fields import changed_settings
+from transducer_gn.config.front_end import FrontEndConfig
 from transducer_gn.config.model import EncoderConfig, JoinerConfig, ModelConfig, PredictorConfig, StreamingConfig
+from transducer_gn.config.mwer import MwerConfig
+from transducer_gn.config.serving import ServingConfig
 from transducer_gn.config.synthetic import MiniCorpusConfig
 from transducer_gn.config.training import (
     AlignmentConfig,
@@ -19,27 +30,35 @@ from transducer_gn.config.training import (
     NormalisationConfig,
     ObjectiveConfig,
     OptimiserConfig,
+    SearchConfig,
     TrainingConfig,
 )
 
 __all__ = [
+    "EVERYDAY",
+    "SHOW_ALL",
     "AlignmentConfig",
     "BatchConfig",
     "CompetitorConfig",
     "Config",
     "DataConfig",
+    "DisplayConfig",
     "EncoderConfig",
     "EvaluationDataConfig",
+    "FrontEndConfig",
     "JoinerConfig",
     "LatencyConfig",
     "MiniCorpusConfig",
     "ModelConfig",
+    "MwerConfig",
     "NoiseConfig",
     "NormalisationConfig",
     "ObjectiveConfig",
     "OptimiserConfig",
     "PredictorConfig",
     "RecognitionConfig",
+    "SearchConfig",
+    "ServingConfig",
     "SpecAugmentConfig",
     "StorageConfig",
     "StreamingConfig",

@@ -44,10 +44,12 @@ class RecognitionConfig:
         beam: hypotheses that the beam search keeps
         streaming: "simulated" runs whole utterances under a mask of chunks, "chunks" runs them truly chunk by chunk,
             with the same result; "lookahead" lets the model see whole utterances
-        chunk: frames of 40 ms in a chunk; null for what the system is configured for, 16 in the paper
+        chunk: frames in a chunk, of 40 ms with filter banks; null for what the system is configured for, 16 in the
+            paper
         left_context: frames of history that a chunk sees; null for what the system is configured for
         max_tokens_per_frame: most tokens at one frame; null for 3, or for a globally normalised system
             what the sequences in its Z had in training
+        tail_padding: feature frames of silence after each utterance; null for what the system is configured for
     """
 
     method: Literal["beam", "greedy"] = "beam"
@@ -56,8 +58,11 @@ class RecognitionConfig:
     chunk: int | None = None
     left_context: int | None = None
     max_tokens_per_frame: int | None = None
+    tail_padding: int | None = None
 
     def __post_init__(self) -> None:
+        tail = self.tail_padding
+        require(tail is None or tail >= 0, "--tail-padding", f"must be 0 or more feature frames, not {tail}")
         for name, value in (("--beam", self.beam), ("--max-tokens-per-frame", self.max_tokens_per_frame)):
             require(value is None or value >= 1, name, f"must be at least 1, not {value}")
         limited = self.chunk is not None or self.left_context is not None
@@ -65,6 +70,37 @@ class RecognitionConfig:
         require(
             self.streaming != "chunks" or self.method == "beam", "--method", "chunk by chunk only beam search is there"
         )
+
+
+# For those who use a system rather than measure it: more hypotheses cost time and change few words.
+EVERYDAY = RecognitionConfig(beam=4)
+
+
+@dataclass(frozen=True)
+class DisplayConfig:
+    """What to show of a text that may still change. Its final form is always shown.
+
+    Attributes:
+        show: "all" of the best hypothesis, or only what is "stable": what no hypothesis of the beam disputes
+        hold_ms: of the rest, show only what has been best for so many milliseconds of audio
+    """
+
+    show: Literal["all", "stable"] = "all"
+    hold_ms: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.show in ("all", "stable"), "--show", f'must be "all" or "stable", not "{self.show}"')
+        require(self.hold_ms >= 0, "--hold-ms", f"must be 0 or more, not {self.hold_ms}")
+        require(self.show == "all" or self.hold_ms == 0, "--hold-ms", "what is stable need not be held")
+
+    def describe(self) -> str:
+        """A name for tables."""
+        if self.show == "stable":
+            return "only what is stable"
+        return f"what was best for {self.hold_ms} ms" if self.hold_ms else "everything"
+
+
+SHOW_ALL = DisplayConfig()
 
 
 @dataclass(frozen=True)
@@ -89,10 +125,14 @@ class LatencyConfig:
     Attributes:
         display: also run the live recogniser, to see when words are shown and last changed
         utterances: measure at most this many of each set, spread evenly over it; null for all
+        holds: milliseconds for which words are held back in the table of what steadiness costs; null for one and two
+            chunks
     """
 
     display: bool = True
     utterances: int | None = None
+    holds: list[int] | None = None
 
     def __post_init__(self) -> None:
+        require(all(hold > 0 for hold in self.holds or ()), "--holds", f"must be above 0, not {self.holds}")
         require(self.utterances is None or self.utterances > 0, "--utterances", "must be above 0")

@@ -17,12 +17,14 @@ from transducer_gn.common.errors import UserError, require
 from transducer_gn.config.data import DataConfig
 from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
 from transducer_gn.config.model import ModelConfig
+from transducer_gn.config.mwer import MwerConfig
 from transducer_gn.config.training import (
     AlignmentConfig,
     CompetitorConfig,
     NormalisationConfig,
     ObjectiveConfig,
     OptimiserConfig,
+    SearchConfig,
     TrainingConfig,
 )
 
@@ -43,8 +45,10 @@ class Config:
         data: what to train and validate on
         alignment: help for the beginning of training
         normalisation: the way from local to global normalisation
+        search: how beam searches run
         competitors: the search for competitors in training
         objective: how the objective is evaluated
+        mwer: expected errors as a part of the objective
         optimiser: optimiser and learning rate
         training: the loop
     """
@@ -53,8 +57,10 @@ class Config:
     data: DataConfig = field(default_factory=DataConfig)
     alignment: AlignmentConfig = field(default_factory=AlignmentConfig)
     normalisation: NormalisationConfig = field(default_factory=NormalisationConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
     competitors: CompetitorConfig = field(default_factory=CompetitorConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    mwer: MwerConfig = field(default_factory=MwerConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
@@ -63,6 +69,11 @@ class Config:
             not self.normalisation.exact or self.model.predictor.kind == "finite-state",
             "normalisation.exact",
             'needs model.predictor.kind = "finite-state", since no other predictor has an exact sum',
+        )
+        require(
+            not (self.normalisation.exact and self.mwer.is_used),
+            "mwer.weight",
+            "must be 0 with normalisation.exact, which has no list to expect errors of",
         )
 
     def searched_tokens_per_frame(self) -> int:

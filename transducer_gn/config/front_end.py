@@ -6,7 +6,6 @@ from typing import Literal
 from transducer_gn.common.errors import require, require_positive
 from transducer_gn.common.framing import FILTER_BANKS, Framing
 from transducer_gn.common.units import SAMPLING_RATE
-from transducer_gn.config.fields import may_change
 
 SAMPLES_PER_MS = SAMPLING_RATE // 1000
 # Of the outputs of Moonshine tiny: width of a layer's, their number, and milliseconds from one to the next.
@@ -20,17 +19,16 @@ class FrontEndConfig:
 
     Attributes:
         kind: "filter-banks", or "moonshine-tiny" for a public pretrained encoder that was made streaming
-        file: the pretrained encoder's ONNX file
         layers: layers of the pretrained encoder whose outputs stand side by side in a vector, rising, from 1
         chunk: milliseconds of audio that are encoded together; null for whole utterances, which cannot stream
         right: milliseconds after a chunk's end that its vectors see, and by which everything is known later
         left_chunks: chunks of history that the pretrained encoder's attention sees; null for all
         stack: vectors of 20 ms that make up one encoder frame
-        freeze: keep the pretrained encoder as it is; vectors are then computed once, by prepare.sh
+        freeze: keep the pretrained encoder as it is, on vectors that prepare.sh has computed once; false trains it
+            along, from audio, at optimiser.front_end_lr. A branch may go from true to false
     """
 
     kind: Literal["filter-banks", "moonshine-tiny"] = "filter-banks"
-    file: str = may_change("")
     layers: tuple[int, ...] = (2, 4, 6)
     chunk: int | None = 640
     right: int = 0
@@ -84,8 +82,34 @@ class FrontEndConfig:
         )
 
     @property
+    def is_trained(self) -> bool:
+        """Whether it has parameters that are trained along, so that batches hold audio instead of features."""
+        return self.kind != "filter-banks" and not self.freeze
+
+    @property
     def chunk_frames(self) -> int | None:
         """Encoder frames that become known together, of which an encoder's chunks must be multiples; None for all."""
         if self.kind == "filter-banks":
             return 1
         return None if self.chunk is None else self.chunk // (MOONSHINE_MS * self.stack)
+
+    def check_chunk(self, frames: int | None, name: str) -> None:
+        """Refuse chunks of so many encoder frames, None for full context, that do not fit this front end's.
+
+        Args:
+            frames: of a chunk
+            name: of the setting, for the error
+        """
+        if frames is None or self.chunk_frames == 1:
+            return
+        require(
+            self.chunk_frames is not None,
+            name,
+            "must be null, since the front end sees whole utterances (model.front_end.chunk is null)",
+        )
+        require(
+            frames % (self.chunk_frames or 1) == 0,
+            name,
+            f"must be a multiple of the {self.chunk_frames} frames that the front end gives at a time "
+            f"(model.front_end.chunk of {self.chunk} ms), not {frames}",
+        )

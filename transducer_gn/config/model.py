@@ -1,17 +1,18 @@
-"""Settings of the Transducer: encoder, chunks, predictor, joiner."""
+"""Settings of the Transducer: front end, encoder, chunks, predictor, joiner."""
 
 from dataclasses import dataclass, field
 from typing import Literal
 
 from transducer_gn.common.errors import require, require_positive, require_probability
+from transducer_gn.config.fields import may_change
+from transducer_gn.config.front_end import FrontEndConfig
 
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """Conformer encoder: from filter banks at 100 Hz to frames at 25 Hz.
+    """Conformer encoder: from the front end's feature vectors to frames, several vectors each.
 
     Attributes:
-        feature_dim: filter bank channels
         dim: width of the residual stream and of the output
         attention_dim: summed width of the queries (and of keys, values) of all heads
         heads: attention heads
@@ -23,7 +24,6 @@ class EncoderConfig:
         layer_drop: probability per batch and layer that the layer is nearly bypassed in training
     """
 
-    feature_dim: int = 80
     dim: int = 512
     attention_dim: int = 1024
     heads: int = 8
@@ -46,7 +46,6 @@ class EncoderConfig:
             kernel=self.kernel,
         )
         require_probability(section, dropout=self.dropout, layer_drop=self.layer_drop)
-        require(self.feature_dim >= 7, f"{section}.feature_dim", f"must be at least 7, not {self.feature_dim}")
         require(
             self.attention_dim % self.heads == 0,
             f"{section}.attention_dim",
@@ -58,25 +57,35 @@ class EncoderConfig:
 
 @dataclass(frozen=True)
 class StreamingConfig:
-    """Chunks of attention, in encoder frames of 40 ms: drawn anew for each batch in training, fixed in evaluation.
+    """Chunks of attention, in encoder frames: drawn anew for each batch in training, fixed in evaluation.
 
     Attributes:
         dynamic_chunks: draw a chunk size for every training batch; false trains with full context
-        max_chunk: largest chunk drawn in training
+        max_chunk: largest chunk drawn in training; rounded up to chunks of the front end
+        full_context_share: about this share of training batches see the whole utterance, so that one model serves
+            both uses
         left_chunks: chunks of history in training; null for all
         chunk: chunk size in evaluation and streaming; null for full context
         left_context: frames of history in evaluation and streaming, a multiple of the chunk; null for all
+        tail_padding: feature frames of silence after an utterance that is recognised, as icefall has them, so that the
+            last tokens come out; 0 for none. Training has none
     """
 
     dynamic_chunks: bool = True
     max_chunk: int = 25
+    full_context_share: float = 0.25
     left_chunks: int | None = 4
     chunk: int | None = 16
     left_context: int | None = 64
+    tail_padding: int = may_change(0)
 
     def __post_init__(self) -> None:
         section = "model.streaming"
+        tail = self.tail_padding
+        require(tail >= 0, f"{section}.tail_padding", f"must be 0 or more feature frames, not {tail}")
         require_positive(section, max_chunk=self.max_chunk)
+        share = self.full_context_share
+        require(0 <= share <= 1, f"{section}.full_context_share", f"must be from 0 to 1, not {share}")
         for name, value in (("left_chunks", self.left_chunks), ("left_context", self.left_context)):
             require(value is None or value >= 0, f"{section}.{name}", f"must be 0 or more, or null, not {value}")
         if self.chunk is None:
@@ -152,6 +161,7 @@ class ModelConfig:
 
     Attributes:
         vocab_size: tokens including blank
+        front_end: from audio to feature vectors
         encoder: Conformer encoder
         streaming: chunks of the encoder's attention
         predictor: predictor
@@ -159,6 +169,7 @@ class ModelConfig:
     """
 
     vocab_size: int = 500
+    front_end: FrontEndConfig = field(default_factory=FrontEndConfig)
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     streaming: StreamingConfig = field(default_factory=StreamingConfig)
     predictor: PredictorConfig = field(default_factory=PredictorConfig)
@@ -175,3 +186,4 @@ class ModelConfig:
                 f"model.streaming.{name}",
                 "chunks need model.encoder.causal = true, since a convolution that sees the future cannot stream",
             )
+        self.front_end.check_chunk(self.streaming.chunk, "model.streaming.chunk")

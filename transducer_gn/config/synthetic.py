@@ -1,8 +1,12 @@
 """Settings of the mini corpus."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from transducer_gn.common.errors import require
+
+# Words that may stand between an ambiguous word and the word that settles it.
+ALL_DISTANCES = (0, 1, 2, 3, 4, 5, 6)
 
 
 @dataclass(frozen=True)
@@ -16,6 +20,8 @@ class MiniCorpusConfig:
         ambiguous: share of sentences with an ambiguous word and, later, the word that settles it
         control: share of dev and test sentences with an ambiguous word that nothing settles
         speakers_per_voice: speakers (of different speed and pitch) for each espeak-ng voice
+        distances: numbers of words that may stand between an ambiguous word and the one that settles it, from 0 to 6;
+            with few of them waiting pays, with many it cannot
         seed: all audio and text depend on this number and on nothing else
     """
 
@@ -25,6 +31,7 @@ class MiniCorpusConfig:
     ambiguous: float = 0.5
     control: float = 0.1
     speakers_per_voice: int = 2
+    distances: tuple[int, ...] = ALL_DISTANCES
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -36,3 +43,15 @@ class MiniCorpusConfig:
             "--ambiguous and --control",
             "must be shares of 0 or more that together are at most 1",
         )
+        require(
+            len(self.distances) > 0 and set(self.distances) <= set(ALL_DISTANCES),
+            "--distances",
+            f"must be numbers of words from 0 to {ALL_DISTANCES[-1]}, not {list(self.distances)}",
+        )
+
+    def record(self) -> dict[str, Any]:
+        """What a corpus was made from; all distances go without saying, as they did before there was a choice."""
+        inputs = asdict(self)
+        if self.distances == ALL_DISTANCES:
+            del inputs["distances"]
+        return inputs

@@ -14,6 +14,7 @@ class NormalisationConfig:
 
     Attributes:
         alpha: interpolation weight to arrive at; 1 is local normalisation, 0 fully global
+        alpha_start: interpolation weight to begin with; less than 1 in a branch of a run that is global already
         alpha_delay: epochs before alpha starts to move
         alpha_per_epoch: how far alpha moves per epoch
         regulariser: weight of the log-sum regulariser; 0 for none
@@ -23,6 +24,7 @@ class NormalisationConfig:
     """
 
     alpha: float = 1.0
+    alpha_start: float = 1.0
     alpha_delay: float = 1.0
     alpha_per_epoch: float = 0.25
     regulariser: float = 0.0
@@ -34,6 +36,11 @@ class NormalisationConfig:
         section = "normalisation"
         require_positive(section, exact_tokens_per_frame=self.exact_tokens_per_frame)
         require(0 <= self.alpha <= 1, f"{section}.alpha", f"must be from 0 (global) to 1 (local), not {self.alpha}")
+        require(
+            self.alpha <= self.alpha_start <= 1,
+            f"{section}.alpha_start",
+            f"must be from {section}.alpha = {self.alpha} to 1, not {self.alpha_start}",
+        )
         require_positive(section, alpha_per_epoch=self.alpha_per_epoch)
         for name in ("alpha_delay", "regulariser", "regulariser_ramp"):
             value = getattr(self, name)
@@ -42,7 +49,7 @@ class NormalisationConfig:
     def alpha_at(self, epochs: Fraction | float) -> float:
         """Alpha so many epochs after the branch: it waits, then falls linearly to its target, and stays."""
         moved = self.alpha_per_epoch * max(0.0, float(epochs) - self.alpha_delay)
-        return max(self.alpha, 1.0 - moved)
+        return max(self.alpha, self.alpha_start - moved)
 
     def regulariser_at(self, epochs: Fraction | float) -> float:
         """The regulariser's weight so many epochs after the branch: it rises linearly, and stays."""
@@ -77,6 +84,17 @@ class AlignmentConfig:
 
 
 @dataclass(frozen=True)
+class SearchConfig:
+    """How beam searches run, in training and in recognition with what was trained; no result depends on it.
+
+    Attributes:
+        graph: "auto" replays the steps of a frame as graphs on a CUDA device, "off" launches them one by one
+    """
+
+    graph: Literal["auto", "off"] = may_change("auto")
+
+
+@dataclass(frozen=True)
 class CompetitorConfig:
     """The search for competitors in training.
 
@@ -88,16 +106,20 @@ class CompetitorConfig:
             Scores of competitors count all alignments in any case
         lookahead: batches that are searched together before training on them, with an encoder pass of their own, as
             in the paper (20); 0 searches on the encoder output of the training pass itself
+        max_length: most tokens of a competitor, as a multiple of its reference's, and ten more. A search that has gone
+            astray emits tokens at every frame, for which there would be no memory; longer competitors are cut there
     """
 
     count: int = 10
     beam: int | None = None
     max_tokens_per_frame: int = 3
     lookahead: int = 0
+    max_length: float = 2.0
 
     def __post_init__(self) -> None:
         section = "competitors"
         require_positive(section, count=self.count, max_tokens_per_frame=self.max_tokens_per_frame)
+        require(self.max_length >= 1, f"{section}.max_length", f"must be 1 or more, not {self.max_length}")
         require(self.lookahead >= 0, f"{section}.lookahead", f"must be 0 or more batches, not {self.lookahead}")
         require(
             self.beam is None or self.beam > self.count,
@@ -105,6 +127,10 @@ class CompetitorConfig:
             f"must be more than {section}.count = {self.count}, "
             f"since the reference may be in the beam, not {self.beam}",
         )
+
+    def longest(self, reference_length: int) -> int:
+        """Most tokens of a competitor of a reference of so many tokens."""
+        return int(self.max_length * reference_length) + 10
 
 
 @dataclass(frozen=True)
@@ -145,6 +171,7 @@ class OptimiserConfig:
     Attributes:
         kind: "eve" decays only what has outgrown its target size, "adamw" is torch's
         initial_lr: learning rate before Eden's decay
+        front_end_lr: the same for a pretrained front end that is trained along; its tensors are never shrunk
         lr_updates: updates after which the learning rate starts to fall
         lr_epochs: epochs after which the learning rate starts to fall
         beta1: decay of the running mean of gradients
@@ -157,6 +184,7 @@ class OptimiserConfig:
 
     kind: Literal["eve", "adamw"] = "eve"
     initial_lr: float = 0.003
+    front_end_lr: float = 0.0001
     lr_updates: float = 5000.0
     lr_epochs: float = 6.0
     beta1: float = 0.9
@@ -172,6 +200,7 @@ class OptimiserConfig:
         require_positive(
             section,
             initial_lr=self.initial_lr,
+            front_end_lr=self.front_end_lr,
             lr_updates=self.lr_updates,
             lr_epochs=self.lr_epochs,
             eps=self.eps,
@@ -193,15 +222,22 @@ class TrainingConfig:
         clip: largest norm of the gradient; null for no limit
         log_interval: updates between lines of the log
         validate_interval: updates between validations; every epoch also ends with one
-        validation_utterances: how many of the dev set are validated on
+        validation_sets: names of the dev parts that are validated on, and so choose the best epoch; null for all
+        validation_utterances: how many are validated on, equally many of each part; "all" for all of them
+        validation_random: whether these are drawn at random, the same ones in all runs, or the first ones
         validation_beam: hypotheses in the search for the word error rate
         save_interval: updates between checkpoints; every epoch also ends with one, which is kept
         keep_last: checkpoints within epochs that are kept
+        keep_epochs: newest checkpoints at the end of epochs that are kept, besides the best one; null for all. Averages
+            over epochs need the checkpoint before the first of them
+        keep_always: epochs that are kept in any case, such as those that other runs branch off from
         average_period: updates between additions to the running average of the parameters
-        max_bad_batches: updates without a finite gradient after which training gives up
+        max_bad_batches: updates of one epoch without a finite gradient after which training gives up
         collapse_share: the reference's share of Z above which competitors count as useless
         collapse_updates: updates in a row of that before a warning
         memory_scan: try the largest batches before the first update
+        hang_timeout: seconds that a rank waits for another before all are restarted from the last checkpoint; longer
+            than the longest validation or writing of a checkpoint
     """
 
     epochs: int = may_change(40)
@@ -211,20 +247,33 @@ class TrainingConfig:
     clip: float | None = None
     log_interval: int = may_change(50)
     validate_interval: int = may_change(3000)
-    validation_utterances: int = may_change(500)
+    validation_sets: list[str] | None = may_change(None)  # noqa: RUF009 (nobody changes it)
+    validation_utterances: int | Literal["all"] = may_change(500)
+    validation_random: bool = may_change(False)
     validation_beam: int = may_change(4)
     save_interval: int = may_change(1000)
     keep_last: int = may_change(3)
+    keep_epochs: int | None = may_change(None)
+    keep_always: tuple[int, ...] = may_change(())
     average_period: int = 100
     max_bad_batches: int = may_change(20)
     collapse_share: float = may_change(0.9999)
     collapse_updates: int = may_change(200)
     memory_scan: bool = may_change(True)
+    hang_timeout: float = may_change(1800.0)
 
     def __post_init__(self) -> None:
         names = (
-            "epochs accumulate log_interval validate_interval validation_utterances validation_beam save_interval "
-            "keep_last average_period max_bad_batches collapse_share collapse_updates"
+            "epochs accumulate log_interval validate_interval validation_beam save_interval keep_last average_period "
+            "max_bad_batches collapse_share collapse_updates hang_timeout"
         )
         require_positive("training", **{name: getattr(self, name) for name in names.split()})
+        count = self.validation_utterances
+        require(
+            count == "all" or (isinstance(count, int) and count >= 1),
+            "training.validation_utterances",
+            f'must be "all" or a number of utterances, 1 or more, not {count!r}',
+        )
+        kept = self.keep_epochs
+        require(kept is None or kept >= 1, "training.keep_epochs", f"must be 1 or more, or null, not {kept}")
         require(self.clip is None or self.clip > 0, "training.clip", f"must be above 0, or null, not {self.clip}")

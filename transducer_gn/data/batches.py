@@ -14,16 +14,19 @@ from lhotse.features import FeatureExtractor
 from lhotse.utils import LOG_EPSILON
 from torch.utils.data import DataLoader, Dataset
 
-from transducer_gn.common.errors import UserError
+from transducer_gn.common.errors import UserError, require
+from transducer_gn.common.framing import FILTER_BANKS, Framing
 from transducer_gn.common.seeds import stable_seed
 from transducer_gn.common.threads import run_on_any_core
 from transducer_gn.common.units import BLANK
-from transducer_gn.config import BatchConfig
+from transducer_gn.config import BatchConfig, FrontEndConfig
 from transducer_gn.data.augmentation import change_volume, mix_noise, one_thread
+from transducer_gn.data.epoch_plan import EpochPlan
 from transducer_gn.data.features import fbank
-from transducer_gn.data.filtering import usable_cuts
+from transducer_gn.data.filtering import Usable, Utterances, usable_cuts
+from transducer_gn.data.index import ManifestIndex
 from transducer_gn.data.labels import group_of, unit_of
-from transducer_gn.data.sampling import EpochSampler, NumberedCuts
+from transducer_gn.data.sampling import EpochSampler
 from transducer_gn.data.spec_augment import spec_augment
 from transducer_gn.data.tokenizer import Tokenizer
 
@@ -33,8 +36,9 @@ class Batch:
     """Some utterances, longest first.
 
     Attributes:
-        features: [B, T', 80] log mel energies, float32; what lies beyond an utterance's length is padding
-        feature_lengths: [B] feature frames of each utterance, int64
+        features: [B, T', F] feature vectors, float32; what lies beyond an utterance's length is padding. [B, N] samples
+            where the front end is trained along
+        feature_lengths: [B] feature vectors, or samples, of each utterance, int64
         tokens: [B, U] token ids, int64, padded with 0
         token_lengths: [B] tokens of each utterance, int64
         texts: transcripts
@@ -59,6 +63,11 @@ class Batch:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def is_audio(self) -> bool:
+        """Whether it holds samples."""
+        return self.features.dim() == 2
+
     def to(self, device: torch.device | str) -> "Batch":
         """Return the batch with its tensors on `device`."""
         names = ("features", "feature_lengths", "tokens", "token_lengths", "durations")
@@ -70,20 +79,68 @@ class Batch:
         return replace(self, **{name: getattr(self, name).pin_memory() for name in names})
 
 
+@dataclass(frozen=True)
+class NumberedCuts:
+    """The cuts of one batch; epoch and number over all ranks identify it."""
+
+    epoch: int
+    number: int
+    cuts: Iterable[Cut]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What utterances become batches of.
+
+    Attributes:
+        framing: of the features that were stored
+        audio: give samples instead of features
+        noise: noise to mix in where the settings say so
+    """
+
+    framing: Framing = FILTER_BANKS
+    audio: bool = False
+    noise: CutSet | None = None
+
+    @classmethod
+    def of(cls, front_end: FrontEndConfig, noise: CutSet | None = None) -> "Inputs":
+        """Those of a front end."""
+        return cls(front_end.framing, front_end.is_trained, noise)
+
+    def check(self, settings: BatchConfig) -> None:
+        """Refuse what only filter banks can do: the sum of two sounds, or another loudness, from stored features."""
+        for name, wanted in (
+            ("on_the_fly", settings.on_the_fly),
+            ("noise.enabled", settings.noise.enabled),
+            ("volume.enabled", settings.volume.enabled),
+        ):
+            require(
+                not wanted or self.framing == FILTER_BANKS,
+                f"data.batches.{name}",
+                "only filter banks can do that, and the features are those of a pretrained front end; switch it off",
+            )
+
+
+FILTER_BANK_INPUTS = Inputs()
+
+
 class BatchDataset(Dataset[Batch]):
     """Makes a `Batch` from numbered cuts; the same cuts with the same number give the same batch anywhere."""
 
-    def __init__(self, tokenizer: Tokenizer, settings: BatchConfig, augment: bool, noise: CutSet | None = None) -> None:
+    def __init__(self, tokenizer: Tokenizer, settings: BatchConfig, augment: bool, inputs: Inputs) -> None:
+        inputs.check(settings)
         self._tokenizer = tokenizer
         self._settings = settings
+        self._audio = inputs.audio
         self._extractor = fbank() if settings.on_the_fly else None
         self._noise: list[Cut] = []
         if augment and settings.noise.enabled:
-            if noise is None:
+            if inputs.noise is None:
                 raise UserError("noise.enabled needs noise; run prepare.sh with --musan, or switch it off")
-            self._noise = list(noise)
+            self._noise = list(inputs.noise)
         self._volume = settings.volume if augment and settings.volume.enabled else None
-        self._masks = settings.spec_augment if augment and settings.spec_augment.enabled else None
+        # Masks are for features: whoever makes them of audio adds the masks.
+        self._masks = settings.spec_augment if augment and settings.spec_augment.enabled and not inputs.audio else None
 
     def __getitem__(self, numbered: NumberedCuts) -> Batch:
         with one_thread():
@@ -95,7 +152,7 @@ class BatchDataset(Dataset[Batch]):
         supervisions = [cut.supervisions[0] for cut in cuts]
         custom = [supervision.custom or {} for supervision in supervisions]
         mixed = mix_noise(cuts, self._noise, self._settings.noise, draw) if self._noise else cuts
-        features, lengths = collate_features(mixed, self._extractor)
+        features, lengths = collate_audio(mixed) if self._audio else collate_features(mixed, self._extractor)
         if self._volume is not None:
             features = change_volume(features, self._volume, draw)
         if self._masks is not None:
@@ -123,6 +180,12 @@ def collate_features(cuts: Iterable[Cut], extractor: FeatureExtractor | None) ->
     matrices = [torch.from_numpy(cut.compute_features(extractor) if extractor else cut.load_features()) for cut in cuts]
     padded = torch.nn.utils.rnn.pad_sequence(matrices, batch_first=True, padding_value=LOG_EPSILON)
     return padded, torch.tensor([len(matrix) for matrix in matrices])
+
+
+def collate_audio(cuts: Iterable[Cut]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the samples of cuts [B, N] and their lengths [B]."""
+    samples = [torch.from_numpy(cut.load_audio()[0]) for cut in cuts]
+    return torch.nn.utils.rnn.pad_sequence(samples, batch_first=True), torch.tensor([len(row) for row in samples])
 
 
 class ResumableBatches(ABC):
@@ -172,6 +235,35 @@ def leave_stopping_to_training(_: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
+@dataclass(frozen=True)
+class PlannedBatches(Dataset[Batch]):
+    """The batches of one epoch of one rank, by their number in the plan; whoever wants one reads its cuts.
+
+    Attributes:
+        dataset: makes batches
+        utterances: what they are made of
+        plan: which of them form which batch
+        epoch: the epoch
+        rank: this process's number
+        world_size: number of processes that train together
+    """
+
+    dataset: BatchDataset
+    utterances: Utterances
+    plan: EpochPlan
+    epoch: int
+    rank: int
+    world_size: int
+
+    def __getitem__(self, number: int) -> Batch:
+        cuts = [self._cut(position, copy) for position, copy in self.plan.batch(number)]
+        return self.dataset[NumberedCuts(self.epoch, number * self.world_size + self.rank, cuts)]
+
+    def _cut(self, position: int, copy: str) -> Cut:
+        cut = self.utterances.cut(position)
+        return cut.with_id(cut.id + copy) if copy else cut
+
+
 class Batches(ResumableBatches):
     """All batches of a manifest.
 
@@ -179,59 +271,73 @@ class Batches(ResumableBatches):
     batches hold fewer utterances than there are ranks, some of those come twice, with "_dup0" added to their ids.
     Otherwise no utterance comes twice, and one rank may have a batch more than another.
 
+    An epoch is planned before anything is read of it, so that its batches are counted at once and a resumed run begins
+    where the other stopped.
+
     Args:
-        cuts: utterances, best read lazily; see `PreparedData`
+        cuts: utterances, best read lazily, or an index of many; see `PreparedData`
         tokenizer: turns texts into tokens
         settings: how batches are made
         training: training batches are shuffled, filtered and augmented; others are none of that
-        noise: noise to mix in where the settings say so
+        inputs: features and noise
         rank: this process's number
         world_size: number of processes that train together
     """
 
     def __init__(
         self,
-        cuts: CutSet,
+        cuts: CutSet | ManifestIndex,
         tokenizer: Tokenizer,
         settings: BatchConfig,
         *,
         training: bool,
-        noise: CutSet | None = None,
+        inputs: Inputs = FILTER_BANK_INPUTS,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
         self._settings = settings
         self._token_model = tokenizer.fingerprint
-        self._dataset = BatchDataset(tokenizer, settings, training, noise)
-        usable, self.report = usable_cuts(cuts, tokenizer, settings, training)
-        self._sampler = EpochSampler(usable, self.report, settings, training, rank, world_size)
+        self._training = training
+        self._rank, self._world_size = rank, world_size
+        self._dataset = BatchDataset(tokenizer, settings, training, inputs)
+        self.utterances, self.report = usable_cuts(cuts, Usable(tokenizer, settings, inputs.framing), training)
+        self._sampler = EpochSampler(self.utterances.durations, settings, training, rank, world_size)
+
+    def plan(self, epoch: int) -> EpochPlan:
+        """Return which of `utterances` form which of this rank's batches."""
+        return self._sampler.plan(epoch)
 
     def count(self, epoch: int) -> int:
-        """Step over the epoch's batches without loading them."""
-        return sum(1 for _ in self._sampler.batches(epoch, skip=0))
+        """Look it up in the plan."""
+        return len(self.plan(epoch))
 
     def largest(self, epoch: int) -> list[Batch]:
         """Return those with most audio, padding included, and with the longest utterance."""
-        numbered = list(self._sampler.batches(epoch, skip=0))
-        longest = {id(x): max(cut.duration for cut in x.cuts) for x in numbered}
-        most_audio = max(numbered, key=lambda x: len(x.cuts) * longest[id(x)])
-        most_frames = max(numbered, key=lambda x: longest[id(x)])
-        return [self._dataset[x] for x in ([most_audio] if most_audio is most_frames else [most_audio, most_frames])]
+        planned = self._planned(epoch)
+        return [planned[number] for number in planned.plan.largest(self.utterances.durations)]
 
     def starting_at(self, epoch: int, batch: int = 0) -> Iterable[Batch]:
         """Load them, with the configured number of processes."""
-        # Without a generator of its own the loader would draw from training's, once more in every resumed run.
-        return DataLoader(
-            self._dataset,
-            sampler=self._sampler.batches(epoch, skip=batch),
-            batch_size=None,
-            num_workers=self._settings.num_workers,
-            pin_memory=torch.cuda.is_available(),
-            generator=torch.Generator(),
-            worker_init_fn=leave_stopping_to_training,
-        )
+        planned = self._planned(epoch)
+        return DataLoader(planned, sampler=range(batch, len(planned.plan)), **loading(self._settings))
 
     def identity(self) -> dict[str, Any]:
         """Batches do not depend on the number of workers."""
         settings = {name: value for name, value in asdict(self._settings).items() if name != "num_workers"}
-        return settings | self._sampler.identity() | {"token model": self._token_model}
+        utterances = {"utterances": self.report.fingerprint, "token model": self._token_model}
+        return settings | utterances | {"world size": self._world_size, "training": self._training}
+
+    def _planned(self, epoch: int) -> PlannedBatches:
+        return PlannedBatches(self._dataset, self.utterances, self.plan(epoch), epoch, self._rank, self._world_size)
+
+
+def loading(settings: BatchConfig) -> dict[str, Any]:
+    """Return how a loader works, whatever it loads: ready batches, in other processes."""
+    return dict(
+        batch_size=None,
+        num_workers=settings.num_workers,
+        pin_memory=torch.cuda.is_available(),
+        # Without a generator of its own the loader would draw from training's, once more in every resumed run.
+        generator=torch.Generator(),
+        worker_init_fn=leave_stopping_to_training,
+    )

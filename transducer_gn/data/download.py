@@ -1,10 +1,15 @@
-"""LibriSpeech, Mini LibriSpeech and MUSAN from openslr.org, through lhotse."""
+"""LibriSpeech, Mini LibriSpeech and MUSAN from openslr.org, through lhotse; single files of packages, through npm."""
 
+import shutil
+import subprocess
+import tarfile
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from transducer_gn.common.errors import UserError
+from transducer_gn.common.files import replace_when_done
 
 EVALUATION_PARTS = ("dev-clean", "dev-other", "test-clean", "test-other")
 CORPORA = {
@@ -65,6 +70,41 @@ def download_noise(dl_dir: Path, download: Callable[..., Path] | None = None) ->
         print(f"Downloading MUSAN to {dl_dir}", flush=True)
         fetch(download, dl_dir, "https://www.openslr.org/17")
     return folder
+
+
+def download_package_file(package: str, name: str, folder: Path) -> Path:
+    """Make sure that the file `name` of an npm package is in `folder`; return its path.
+
+    Whoever has no npm is told how to come by the file.
+    """
+    path = folder / Path(name).name
+    if path.is_file():
+        return path
+    npm = shutil.which("npm")
+    advice = (
+        f"`npm pack {package}` gives an archive in which package/{name} is the file; put it there, or say where it is "
+        "with --front-end-file"
+    )
+    if npm is None:
+        raise UserError(f"there is no {path}, and no npm to fetch it: on a machine with npm, {advice}")
+    folder.mkdir(parents=True, exist_ok=True)
+    print(f"Fetching {package} to {folder}", flush=True)
+    with tempfile.TemporaryDirectory(dir=folder) as below:
+        command = [npm, "pack", "--silent", package]
+        result = subprocess.run(command, cwd=below, capture_output=True, text=True, check=False)
+        archives = list(Path(below).glob("*.tgz"))
+        if result.returncode != 0 or len(archives) != 1:
+            reason = " ".join(result.stderr.split())[-200:] or "no archive came"
+            raise UserError(f"npm could not fetch {package} ({reason}); {advice}")
+        try:
+            with tarfile.open(archives[0]) as archive, replace_when_done(path) as sibling:
+                member = archive.extractfile(f"package/{name}")
+                assert member is not None  # a file, as packages have
+                with sibling.open("wb") as file:
+                    shutil.copyfileobj(member, file)
+        except (KeyError, tarfile.TarError) as error:
+            raise UserError(f"what npm fetched as {package} has no {name}; {advice}") from error
+    return path
 
 
 def fetch(download: Callable[..., Path], dl_dir: Path, page: str, **arguments: Any) -> None:

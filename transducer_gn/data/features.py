@@ -1,31 +1,54 @@
-"""80-dimensional log mel filter banks (Kaldi's, no dither, 25 ms windows every 10 ms), computed and stored."""
+"""Features, computed and stored: log mel filter banks (Kaldi's, no dither, 25 ms windows every 10 ms), or others.
+
+Whoever has another front end gives its extractor.
+"""
 
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from lhotse import Fbank, FbankConfig, Features, LilcomChunkyWriter, MonoCut, Recording, SupervisionSegment
 from lhotse.utils import fastcopy
 
 from transducer_gn.common.files import replace_when_done, write_text
+from transducer_gn.common.framing import FILTER_BANKS
 from transducer_gn.common.processes import run_each
 from transducer_gn.common.stages import inputs_text, made_from
 from transducer_gn.config import StorageConfig
 from transducer_gn.data.labels import at_speed
+from transducer_gn.data.layout import features_folder, part_manifest
 from transducer_gn.data.manifest_files import portable_path, read_json_lines, write_json_lines
 
-NUM_FEATURES = 80
 CUTS_PER_SHARD = 500
 NOISE_WINDOW_SECONDS = 10.0
 NOISE_SHORTEST_SECONDS = 5.0
 
 
+class Extractor(Protocol):
+    """What makes the features of an utterance; lhotse's extractors are such."""
+
+    @property
+    def name(self) -> str:
+        """What manifests call it."""
+        ...
+
+    @property
+    def frame_shift(self) -> float:
+        """Seconds from one feature vector to the next."""
+        ...
+
+    def extract(self, samples: np.ndarray, sampling_rate: int) -> np.ndarray:
+        """Return the features [T, F] of `samples` [1, N]."""
+        ...
+
+
 def fbank() -> Fbank:
-    """Return the extractor used everywhere: for stored features, for features on the fly, and for streaming."""
-    return Fbank(FbankConfig(num_filters=NUM_FEATURES))
+    """Return the extractor of all filter banks: of stored ones, of those on the fly, and of streams."""
+    return Fbank(FbankConfig(num_filters=FILTER_BANKS.feature_dim))
 
 
 def cuts_of_part(data_dir: Path, part: str) -> list[MonoCut]:
@@ -63,9 +86,11 @@ def change_speed(cut: MonoCut, factor: float) -> MonoCut:
     return fastcopy(changed, supervisions=[fastcopy(supervision, custom=custom or None)])
 
 
-def with_features(cut: MonoCut, extractor: Fbank, writer: LilcomChunkyWriter, data_dir: Path, storage: str) -> MonoCut:
+def with_features(
+    cut: MonoCut, extractor: Extractor, writer: LilcomChunkyWriter, data_dir: Path, storage: str
+) -> MonoCut:
     """Compute and store a cut's features; `storage` is the path by which the manifest will know them."""
-    matrix = cut.with_recording_path_prefix(data_dir).compute_features(extractor)
+    matrix = extractor.extract(cut.with_recording_path_prefix(data_dir).load_audio(), cut.sampling_rate)
     features = Features(
         type=extractor.name,
         num_frames=matrix.shape[0],
@@ -83,10 +108,11 @@ def with_features(cut: MonoCut, extractor: Fbank, writer: LilcomChunkyWriter, da
     return fastcopy(cut, features=features)
 
 
-def write_shard(cuts: Sequence[MonoCut], folder: Path, number: int, data_dir: Path, settings: StorageConfig) -> None:
+def write_shard(
+    cuts: Sequence[MonoCut], folder: Path, number: int, data_dir: Path, settings: StorageConfig, extractor: Extractor
+) -> None:
     """Write the features of one shard, then the manifest that declares them complete."""
     torch.set_num_threads(1)
-    extractor = fbank()
     archive = folder / f"{number:05d}.lca"
     storage = portable_path(archive, data_dir)
     with (
@@ -98,14 +124,20 @@ def write_shard(cuts: Sequence[MonoCut], folder: Path, number: int, data_dir: Pa
 
 
 def store_features(
-    cuts: Sequence[MonoCut], name: str, inputs: dict[str, Any], data_dir: Path, settings: StorageConfig, jobs: int
+    cuts: Sequence[MonoCut],
+    name: str,
+    inputs: dict[str, Any],
+    data_dir: Path,
+    settings: StorageConfig,
+    jobs: int,
+    extractor: Extractor | None = None,
 ) -> None:
-    """Store the features of `cuts` and write `fbank/cuts_NAME.jsonl.gz`.
+    """Store the features of `cuts`, filter banks unless another extractor is given, and write their manifest.
 
     The work is cut into shards that do not depend on `jobs`; shards finished by an interrupted call are kept if
     they were made from the same `inputs`.
     """
-    folder = data_dir / "fbank" / name
+    folder = features_folder(data_dir) / name
     record, inputs = folder / "inputs.json", inputs | asdict(settings)
     if not made_from(record, inputs):
         shutil.rmtree(folder, ignore_errors=True)
@@ -114,7 +146,8 @@ def store_features(
     shards = [cuts[start : start + CUTS_PER_SHARD] for start in range(0, len(cuts), CUTS_PER_SHARD)]
     manifests = [folder / f"{number:05d}.jsonl.gz" for number in range(len(shards))]
     missing = [number for number, manifest in enumerate(manifests) if not manifest.is_file()]
-    tasks = [(shards[number], folder, number, data_dir, settings) for number in missing]
+    extractor = extractor or fbank()
+    tasks = [(shards[number], folder, number, data_dir, settings, extractor) for number in missing]
     run_each(write_shard, tasks, jobs, f"Features of {name} (shards)")
     everything = (cut for manifest in manifests for cut in read_json_lines(manifest))
-    write_json_lines(data_dir / "fbank" / f"cuts_{name}.jsonl.gz", everything)
+    write_json_lines(part_manifest(data_dir, name), everything)

@@ -1,4 +1,7 @@
-"""Corpora in LibriSpeech's layout: PART/SPEAKER/CHAPTER/ with FLAC files and a SPEAKER-CHAPTER.trans.txt."""
+"""Corpora in LibriSpeech's layout: PART/SPEAKER/CHAPTER/ with FLAC files and a SPEAKER-CHAPTER.trans.txt.
+
+And the places of what prepare.sh makes of them.
+"""
 
 import json
 from collections.abc import Sequence
@@ -9,6 +12,10 @@ from typing import Any
 from transducer_gn.common.errors import UserError
 
 ROLES = ("train", "dev", "test")
+# What a front end other than filter banks says about its features, and its parameters.
+FRONT_END_RECORD = "front_end.json"
+FRONT_END_PARAMETERS = "front_end.pt"
+FILTER_BANKS_RECORD = {"front_end": "filter-banks"}
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,16 @@ def read_roles(data_dir: Path) -> dict[str, list[str]]:
     if not path.is_file():
         raise UserError(f"{data_dir} holds no prepared data (no parts.json); run ./prepare.sh from stage 1")
     return json.loads(path.read_text())
+
+
+def features_folder(data_dir: Path) -> Path:
+    """Return where a prepared folder has its features."""
+    return data_dir / ("features" if (data_dir / FRONT_END_RECORD).is_file() else "fbank")
+
+
+def part_manifest(data_dir: Path, part: str) -> Path:
+    """Return the path of a part's cut manifest."""
+    return features_folder(data_dir) / f"cuts_{part}.jsonl.gz"
 
 
 def part_files(root: Path, part: str) -> list[Path]:

@@ -1,15 +1,25 @@
-"""A folder that prepare.sh made: which parts it has, their cuts, and its token models."""
+"""A folder that prepare.sh made: which parts it has, their cuts, the front end of their features, its token models."""
 
+import json
+import logging
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from lhotse import CutSet
 from lhotse.cut import Cut
 from lhotse.lazy import LazyManifestIterator, LazyMapper
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.data.layout import read_roles
+from transducer_gn.common.stages import file_fingerprint
+from transducer_gn.data.epoch_plan import SMALL_CORPUS, is_small
+from transducer_gn.data.index import ManifestIndex, stored_index
+from transducer_gn.data.layout import FILTER_BANKS_RECORD, FRONT_END_RECORD, part_manifest, read_roles
+from transducer_gn.data.manifest_files import read_lines
 from transducer_gn.data.tokenizer import Tokenizer
+
+TRAINING_MANIFEST = "cuts_train.jsonl.gz"
 
 
 @dataclass(frozen=True)
@@ -27,15 +37,53 @@ class PreparedData:
 
     def train_cuts(self) -> CutSet:
         """Return all training cuts, speed-perturbed copies included, in shuffled order; read as they are used."""
-        return self._read(self.folder / "cuts_train.jsonl.gz")
+        return self._read(self.folder / TRAINING_MANIFEST)
+
+    def training_utterances(self) -> CutSet | ManifestIndex:
+        """Return all training cuts in the same order: to be read one after another if they are few, else an index.
+
+        `prepare.sh` makes the index of a large manifest; where there is none, it is made now.
+        """
+        manifest, folder = self.folder / TRAINING_MANIFEST, self.folder / "cuts_train.index"
+        cuts = self.train_cuts()
+        if is_small(sum(1 for _ in islice(read_lines(manifest), SMALL_CORPUS + 1))):
+            return cuts
+        resolve = WithFolder(self.folder.resolve())
+        try:
+            return stored_index(lambda: read_lines(manifest), file_fingerprint(manifest), folder, resolve)
+        except PermissionError:
+            logging.warning("%s cannot be written to; run prepare.sh again to spare every start an index", self.folder)
+            return cuts
 
     def cuts(self, part: str) -> CutSet:
         """Return the cuts of one part, read as they are used."""
-        return self._read(self.folder / "fbank" / f"cuts_{part}.jsonl.gz")
+        return self._read(part_manifest(self.folder, part))
+
+    def word_ends(self, part: str) -> dict[str, list[float]]:
+        """Return when the words of each utterance end, in seconds, by its id; only of those that have alignments."""
+        ends = {}
+        for cut in self.cuts(part):
+            supervision = cut.supervisions[0]
+            words = (supervision.alignment or {}).get("word", [])
+            if words and [item.symbol for item in words] == supervision.text.split():
+                ends[cut.id] = [round(item.start + item.duration, 4) for item in words]
+        return ends
 
     def noise_cuts(self) -> CutSet:
         """Return the windows of noise."""
-        return self._read(self.folder / "fbank" / "cuts_musan.jsonl.gz")
+        path = part_manifest(self.folder, "musan")
+        if not path.is_file():
+            raise UserError(
+                f"data.batches.noise.enabled is true, but {self.folder} has no noise ({path.name}); run ./prepare.sh "
+                "with --musan for this corpus, or say --data.batches.noise.enabled false"
+            )
+        return self._read(path)
+
+    def front_end(self) -> dict[str, Any]:
+        """Return all that the features depend on, as the front end that made them says."""
+        path = self.folder / FRONT_END_RECORD
+        # Filter banks have no record: folders from before there were others have none.
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else FILTER_BANKS_RECORD
 
     def tokenizer(self, vocab_size: int, model_type: str = "unigram") -> Tokenizer:
         """Return the token model of this size."""

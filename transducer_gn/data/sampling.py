@@ -1,111 +1,112 @@
-"""Which utterances form which batch: lhotse's dynamic bucketing, fresh for every epoch and numbered."""
+"""Which utterances form which batch: plans of epochs for one rank, made anew from the seed whenever they are asked for.
+
+Small corpora are batched by lhotse's dynamic bucketing. It draws from a buffer, shuffles a class of durations anew for
+every batch, and has to be run to the end of an epoch before its batches can be counted: a second or two for 20,000
+utterances, a minute for LibriSpeech at three speeds. Large corpora are therefore planned from all durations at once.
+"""
 
 import warnings
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import count, islice
-from typing import Any
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
-from lhotse import CutSet
-from lhotse.cut import Cut
+import numpy as np
+from lhotse import CutSet, MonoCut
 from lhotse.dataset import DynamicBucketingSampler, DynamicCutSampler
-from lhotse.dataset.sampling.base import CutSampler
-from torch.utils.data import Sampler
 
 from transducer_gn.common.seeds import stable_seed
 from transducer_gn.config import BatchConfig
-from transducer_gn.data.filtering import FilterReport
-
-
-@dataclass(frozen=True)
-class NumberedCuts:
-    """The cuts of one batch; epoch and number over all ranks identify it."""
-
-    epoch: int
-    number: int
-    cuts: CutSet
+from transducer_gn.data.epoch_plan import EpochPlan, Packing, Seconds, is_small, plan_share
 
 
 class EpochSampler:
-    """Makes the batches of any epoch, from any position, always in the same way.
+    """Plans the batches of any epoch, always in the same way; remembers the plan that it made last.
 
-    lhotse's samplers can save their state too, but they count what workers have fetched ahead as done. Here nothing
-    is saved but a number of batches: an epoch's sampler is made anew and steps over that many, without loading
-    anything; at LibriSpeech's size that takes a minute or two at worst.
+    lhotse's samplers can save their state, but they count what workers have fetched ahead as done. Here nothing is
+    saved but a number of batches, by which a plan tells what is left.
+
+    Args:
+        durations: [N] seconds of each utterance
+        settings: how batches are made
+        training: whether batches are shuffled and made of utterances of similar length
+        rank: this process's number
+        world_size: number of processes that train together
     """
 
     def __init__(
-        self, cuts: CutSet, report: FilterReport, settings: BatchConfig, training: bool, rank: int, world_size: int
+        self, durations: Seconds, settings: BatchConfig, training: bool, rank: int = 0, world_size: int = 1
     ) -> None:
-        self._cuts = cuts
+        self._durations = durations
         self._settings = settings
         self._training = training
         self._rank = rank
         self._world_size = world_size
-        self._fingerprint = report.fingerprint
-        self._bins = duration_bins(report.durations, settings.num_buckets)
+        self._packing = Packing(duration_bins(durations.tolist(), settings.num_buckets), settings.max_duration)
+        self._last: tuple[int, EpochPlan] | None = None
 
-    def identity(self) -> dict[str, Any]:
-        """What the sequence of batches depends on besides the settings."""
-        return {"utterances": self._fingerprint, "world size": self._world_size, "training": self._training}
+    @property
+    def is_large(self) -> bool:
+        """Whether training batches are planned from all durations at once."""
+        return self._training and not is_small(len(self._durations))
 
-    def batches(self, epoch: int, skip: int) -> "Remaining":
-        """Return this rank's batches of `epoch` but the first `skip`."""
-        return Remaining(self._numbered(epoch), skip)
+    def plan(self, epoch: int) -> EpochPlan:
+        """Return this rank's batches of an epoch."""
+        if self._last is None or self._last[0] != epoch:
+            self._last = (epoch, self._make_plan(epoch))
+        return self._last[1]
 
-    def _numbered(self, epoch: int) -> Iterator[NumberedCuts]:
-        """Yield this rank's batches of an epoch."""
-        limit, rank, ranks = self._settings.max_duration, self._rank, self._world_size
-        if self._training:
-            seed = stable_seed("order", self._settings.seed, epoch)
-            shares = dict(max_duration=limit, rank=rank, world_size=ranks)
-            sampler = bucketing_sampler(self._cuts, self._bins, self._settings.buffer_size, seed, **shares)
-        else:
-            # lhotse would give all ranks equally many batches by repeating utterances; error rates count each once.
-            with warnings.catch_warnings():
-                # About cuts in memory: small corpora are fine.
-                warnings.simplefilter("ignore", UserWarning)
-                everything = DynamicCutSampler(self._cuts, max_duration=limit, shuffle=False, rank=0, world_size=1)
-            sampler = islice(everything, rank, None, ranks)
+    def _make_plan(self, epoch: int) -> EpochPlan:
+        seed = stable_seed("order", self._settings.seed, epoch)
+        if self.is_large:
+            return plan_share(self._durations, self._packing, seed, self._rank, self._world_size)
         with warnings.catch_warnings():
-            # About small buffers: small corpora are fine.
+            # About cuts in memory and small buffers: small corpora are fine.
             warnings.simplefilter("ignore", UserWarning)
-            for number, cuts in zip(count(rank, ranks), sampler):
-                yield NumberedCuts(epoch, number, cuts)
+            return plan_of(self._shuffled(seed) if self._training else self._in_order())
 
-
-def bucketing_sampler(
-    cuts: Iterable[Cut], bins: list[float], buffer_size: int, seed: int, **arguments: Any
-) -> CutSampler:
-    """Return lhotse's sampler for shuffled training batches of utterances of similar length."""
-    with warnings.catch_warnings():
-        # About eager cut sets and small buffers: small corpora are fine.
-        warnings.simplefilter("ignore", UserWarning)
+    def _shuffled(self, seed: int) -> Iterable[CutSet]:
+        """Yield shuffled training batches of utterances of similar length, equally many on all ranks."""
         return DynamicBucketingSampler(
-            cuts,
+            stand_ins(self._durations),
             shuffle=True,
-            duration_bins=bins,
-            buffer_size=buffer_size,
+            duration_bins=list(self._packing.bins),
+            max_duration=self._packing.max_duration,
+            buffer_size=self._settings.buffer_size,
             seed=seed,
             # All ranks draw from the same bucket at a time, so that none waits for another. (Without it lhotse 1.33
             # also ends an epoch as soon as it meets an empty bucket, and loses what the others hold.)
             sync_buckets=True,
-            **arguments,
+            rank=self._rank,
+            world_size=self._world_size,
         )
 
+    def _in_order(self) -> Iterable[CutSet]:
+        """Yield batches of neighbours.
 
-class Remaining(Sampler[NumberedCuts]):
-    """The batches of one epoch from a position on; can be iterated once."""
-
-    def __init__(self, batches: Iterator[NumberedCuts], skip: int) -> None:
-        self._batches = batches
-        self._skip = skip
-
-    def __iter__(self) -> Iterator[NumberedCuts]:
-        return islice(self._batches, self._skip, None)
+        lhotse would give all ranks equally many batches by repeating utterances; error rates count each once.
+        """
+        limit = self._packing.max_duration
+        cuts = stand_ins(self._durations)
+        everything = DynamicCutSampler(cuts, max_duration=limit, shuffle=False, rank=0, world_size=1)
+        return islice(everything, self._rank, None, self._world_size)
 
 
-def duration_bins(durations: list[float], num_buckets: int) -> list[float]:
+def stand_ins(durations: Seconds) -> CutSet:
+    """Return cuts that have nothing but a duration, and their place for an id: all that a sampler looks at."""
+    return CutSet.from_cuts(MonoCut(str(place), 0.0, value, 0, []) for place, value in enumerate(durations.tolist()))
+
+
+def plan_of(batches: Iterable[CutSet]) -> EpochPlan:
+    """Return batches of stand-ins as a plan; what lhotse adds to the ids of repeated cuts is kept."""
+    borders, names = [0], []
+    for batch in batches:
+        names += [cut.id.partition("_") for cut in batch]
+        borders.append(len(names))
+    positions = np.array([int(place) for place, _, _ in names], np.int64)
+    copies = {slot: mark + copy for slot, (_, mark, copy) in enumerate(names) if mark}
+    return EpochPlan(positions, np.array(borders, np.int64), copies)
+
+
+def duration_bins(durations: Sequence[float], num_buckets: int) -> list[float]:
     """Return the borders between classes of duration that hold about the same amount of audio each."""
     if min(num_buckets, len(durations)) < 2:
         return []

@@ -3,23 +3,24 @@
 For corpora on network disks or object stores, where reading many small pieces at random is slow.
 """
 
+import hashlib
 import json
-import random
+import logging
 import shutil
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import count
-from math import ceil
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 from lhotse import CutSet
 from lhotse.cut import Cut, MonoCut
 from lhotse.shar.utils import to_shar_placeholder
 from lhotse.shar.writers import ArrayTarWriter
 from lhotse.utils import fastcopy
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from transducer_gn.common.errors import UserError
@@ -27,15 +28,26 @@ from transducer_gn.common.files import replace_when_done, write_text
 from transducer_gn.common.processes import run_each
 from transducer_gn.common.seeds import stable_seed
 from transducer_gn.config import BatchConfig
-from transducer_gn.data.batches import Batch, BatchDataset, ResumableBatches, leave_stopping_to_training
-from transducer_gn.data.filtering import Usable
-from transducer_gn.data.manifest_files import read_lines, write_json_lines
+from transducer_gn.data.batches import (
+    FILTER_BANK_INPUTS,
+    Batch,
+    BatchDataset,
+    Inputs,
+    NumberedCuts,
+    ResumableBatches,
+    loading,
+)
+from transducer_gn.data.epoch_plan import Packing, Positions, Seconds
+from transducer_gn.data.filtering import Usable, usable_positions
+from transducer_gn.data.index import DURATIONS, read_array, text_of, token_counts, write_array
+from transducer_gn.data.manifest_files import read_json_lines, read_lines, write_json_lines
 from transducer_gn.data.prepared import WithFolder
-from transducer_gn.data.sampling import NumberedCuts, bucketing_sampler, duration_bins
+from transducer_gn.data.sampling import duration_bins
+from transducer_gn.data.shar_plan import Lane, deal, plan_lanes
 from transducer_gn.data.tokenizer import Tokenizer
 
 INDEX = "index.json"
-SAMPLED_DURATIONS = 10000
+FORMAT = 2
 
 
 def export_shar(manifest: Path, data_dir: Path, folder: Path, shard_size: int, tick_power: int, jobs: int) -> None:
@@ -51,10 +63,17 @@ def export_shar(manifest: Path, data_dir: Path, folder: Path, shard_size: int, t
         for number, start in enumerate(range(0, len(lines), shard_size))
     ]
     durations = run_each(write_shard, tasks, jobs, f"Shar of {folder.name} (shards)")
-    everything = [duration for shard in durations for duration in shard]
-    sample = everything[:: ceil(len(everything) / SAMPLED_DURATIONS)]
-    index = {"shards": [[len(shard), round(sum(shard), 3)] for shard in durations], "durations": sample}
+    write_array(folder / DURATIONS, [duration for shard in durations for duration in shard], np.float64)
+    index = {"format": FORMAT, "shards": [len(shard) for shard in durations], "fingerprint": fingerprint(lines)}
     write_text(folder / INDEX, json.dumps(index) + "\n")
+
+
+def fingerprint(lines: Sequence[bytes]) -> str:
+    """Return a checksum of a manifest's lines."""
+    digest = hashlib.sha256()
+    for line in lines:
+        digest.update(line + b"\n")
+    return digest.hexdigest()[:16]
 
 
 def write_shard(lines: Sequence[bytes], data_dir: Path, folder: Path, number: int, tick_power: int) -> list[float]:
@@ -73,115 +92,128 @@ def write_shard(lines: Sequence[bytes], data_dir: Path, folder: Path, number: in
     return [cut.duration for cut in cuts]
 
 
-def read_index(folder: Path) -> dict[str, Any]:
-    """Return the index of a folder of shards."""
-    path = folder / INDEX
-    if not path.is_file():
-        raise UserError(f"{folder} holds no complete Shar export (no {INDEX}); run prepare.sh with --shar")
-    return json.loads(path.read_text())
-
-
-@dataclass(frozen=True)
-class LaneShards:
-    """The cuts of one lane (one worker of one rank) in one pass over all shards: no two lanes read the same shard."""
-
-    folder: Path
-    shards: int
-    lane: int
-    lanes: int
-    seed: int
-
-    def __iter__(self) -> Iterator[Cut]:
-        order = list(range(self.shards))
-        random.Random(stable_seed("shards", self.seed)).shuffle(order)
-        for number in order[self.lane :: self.lanes]:
-            fields = {"cuts": f"cuts.{number:06d}.jsonl.gz", "features": f"features.{number:06d}.tar"}
-            yield from CutSet.from_shar(fields={name: [str(self.folder / file)] for name, file in fields.items()})
-
-
-@dataclass(frozen=True)
-class Source:
-    """What one rank reads from, and how.
+class SharExport:
+    """A folder of shards and its index.
 
     Attributes:
         folder: holds the shards of all ranks
-        rank: this process's number
-        world_size: number of processes that train together
+        durations: [N] seconds of all utterances
+        shards: [S + 1] shard s holds the utterances from shards[s] to shards[s + 1]
+        fingerprint: identifies the utterances, in order
     """
 
-    folder: Path
-    settings: BatchConfig
-    rank: int
-    world_size: int
+    def __init__(self, folder: Path) -> None:
+        path = folder / INDEX
+        if not path.is_file():
+            raise UserError(f"{folder} holds no complete Shar export (no {INDEX}); run prepare.sh with --shar")
+        index = json.loads(path.read_text())
+        if index.get("format") != FORMAT:
+            raise UserError(f"{folder} was exported by an older version; run prepare.sh with --shar again")
+        self.folder = folder
+        self.durations: Seconds = read_array(folder / DURATIONS)
+        self.shards: Positions = np.concatenate([[0], np.cumsum(index["shards"])])
+        self.fingerprint: str = index["fingerprint"]
+
+    def __len__(self) -> int:
+        return len(self.shards) - 1
+
+    def tokens(self, tokenizer: Tokenizer) -> NDArray[np.int32]:
+        """Return [N] the number of tokens of each utterance."""
+
+        def texts() -> Iterator[str]:
+            for number in range(len(self)):
+                yield from map(text_of, read_json_lines(self.folder / f"cuts.{number:06d}.jsonl.gz"))
+
+        return token_counts(self.folder, tokenizer, texts)
+
+    def read(self, stream: Positions, wanted: Container[int]) -> Iterator[tuple[int, int, Cut]]:
+        """Read the wanted utterances of a stream; yield the place of each in it, the utterance, and its cut.
+
+        Shards without any of them are not opened.
+        """
+        numbers = np.searchsorted(self.shards, stream, side="right") - 1
+        for number, group in groupby(range(len(stream)), key=lambda place: int(numbers[place])):
+            places = {int(stream[place]): place for place in group if int(stream[place]) in wanted}
+            for position, cut in enumerate(self._shard(number) if places else (), start=int(self.shards[number])):
+                if position in places:
+                    yield places.pop(position), position, cut
+                if not places:
+                    break
+
+    def _shard(self, number: int) -> Iterable[Cut]:
+        fields = {"cuts": f"cuts.{number:06d}.jsonl.gz", "features": f"features.{number:06d}.tar"}
+        return CutSet.from_shar(fields={name: [str(self.folder / file)] for name, file in fields.items()})
+
+
+def read_lane(export: SharExport, lane: Lane, first: int) -> Iterator[list[Cut]]:
+    """Yield the cuts of a lane's batches from the first that is wanted on; what only earlier ones need is not read."""
+    uses = Counter(position for number in range(first, len(lane.plan)) for position, _ in lane.plan.batch(number))
+    held: dict[int, Cut] = {}
+    arriving = export.read(lane.stream, frozenset(uses))
+    coming = next(arriving, None)
+    for number in range(first, len(lane.plan)):
+        while coming is not None and coming[0] < lane.read[number]:
+            held[coming[1]] = coming[2]
+            coming = next(arriving, None)
+        cuts = []
+        for position, copy in lane.plan.batch(number):
+            uses[position] -= 1
+            cut = held[position] if uses[position] else held.pop(position)
+            cuts.append(cut.with_id(cut.id + copy) if copy else cut)
+        yield cuts
 
 
 @dataclass(frozen=True)
 class LaneDataset(IterableDataset[Batch | None]):
-    """What each worker runs: its own sampler over its own shards.
+    """What each worker runs: it reads its own lane.
 
     Attributes:
+        export: the shards
         dataset: makes batches
-        usable: says which utterances may be in them
+        lanes: those of this rank, one for each worker
+        epoch: the epoch
         skip: batches of the epoch, over all workers of this rank, that were consumed before
-        batches: of the whole epoch
+        rank: this process's number
+        world_size: number of processes that train together
     """
 
-    source: Source
+    export: SharExport
     dataset: BatchDataset
-    usable: Usable
+    lanes: Sequence[Lane]
     epoch: int
     skip: int
-    batches: int
+    rank: int
+    world_size: int
 
     def __iter__(self) -> Iterator[Batch | None]:
-        """Yield this worker's share of the epoch's batches; None for those that are skipped.
+        """Yield this worker's share of the batches that are left.
 
-        The loader takes from one worker after another, so this worker's batch j is number j x workers + its own.
+        The loader takes from one worker after another, so this worker's batch j is number j x workers + its own. Those
+        whose batch of the first round was consumed yield None for it.
         """
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
-        rank, world_size = self.source.rank, self.source.world_size
-        lane, lanes = rank * workers + worker, world_size * workers
-        numbers = range(worker, self.batches, workers)
-        for number, cuts in zip(numbers, self._cuts(lane, lanes), strict=False):
-            if number < self.skip:
-                yield None
-            else:
-                yield self.dataset[NumberedCuts(self.epoch, number * world_size + rank, cuts)]
-
-    def _cuts(self, lane: int, lanes: int) -> Iterator[CutSet]:
-        """Yield the cuts of a lane's batches: of a pass over all shards, then of another, as long as it takes."""
-        folder, settings = self.source.folder, self.source.settings
-        index = read_index(folder)
-        bins = duration_bins(index["durations"], settings.num_buckets)
-        for turn in count():
-            seed = stable_seed("pass", settings.seed, self.epoch, turn)
-            shards = LaneShards(folder, len(index["shards"]), lane, lanes, seed)
-            limits = dict(max_duration=settings.max_duration, rank=0, world_size=1)
-            sampler = bucketing_sampler(shards, bins, settings.shar_buffer_size, seed, **limits)
-            found = False
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)
-                for cuts in sampler.filter(self.usable):
-                    found = True
-                    yield cuts
-            if not found:
-                raise UserError(f"{folder}: one worker's utterances are all too short, too long or too dense")
+        first, consumed = divmod(self.skip, workers)
+        if worker < consumed:
+            yield None
+            first += 1
+        for number, cuts in enumerate(read_lane(self.export, self.lanes[worker], first), start=first):
+            place = (number * workers + worker) * self.world_size + self.rank
+            yield self.dataset[NumberedCuts(self.epoch, place, cuts)]
 
 
 class ShardedBatches(ResumableBatches):
-    """Training batches from Shar, each worker of each rank reading shards of its own.
+    """Training batches from Shar, each worker of each rank reading a stretch of its own of all shards.
 
-    An epoch is as many full batches as would hold the corpus once, the same number on every rank. A lane that has
-    read all its shards before that begins another pass; utterances that no batch had room for wait for another
-    epoch, in which the shards are dealt out anew. Unlike `Batches`, batches depend on the number of
-    workers, since each worker batches what it reads. Resuming reads over what was consumed without decoding it.
+    An epoch is the whole corpus: every usable utterance comes once, and every rank has equally many batches. Stretches
+    are dealt out anew in each epoch. Unlike `Batches`, batches depend on the number of workers, since each worker
+    batches what it reads. Resuming opens only the shards of what is left.
 
     Args:
         folder: what `prepare.sh --shar` made, such as DATA/shar/train
         tokenizer: turns texts into tokens
         settings: how batches are made
-        noise: noise to mix in where the settings say so
+        inputs: features and noise
         rank: this process's number
         world_size: number of processes that train together
     """
@@ -192,53 +224,52 @@ class ShardedBatches(ResumableBatches):
         tokenizer: Tokenizer,
         settings: BatchConfig,
         *,
-        noise: CutSet | None = None,
+        inputs: Inputs = FILTER_BANK_INPUTS,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        if settings.on_the_fly:
-            raise UserError("on_the_fly needs audio, but Shar exports hold features; switch it off")
-        shards = read_index(folder)["shards"]
-        lanes = world_size * max(1, settings.num_workers)
-        if len(shards) < lanes:
+        if settings.on_the_fly or inputs.audio:
+            name = "on_the_fly" if settings.on_the_fly else "model.front_end.freeze: false"
+            raise UserError(f"{name} needs audio, but Shar exports hold features; switch it off")
+        export = SharExport(folder)
+        self._workers = max(1, settings.num_workers)
+        if len(export) < world_size * self._workers:
             raise UserError(
-                f"{folder} has {len(shards)} shards, too few for {world_size} ranks of {settings.num_workers} workers; "
+                f"{folder} has {len(export)} shards, too few for {world_size} ranks of {settings.num_workers} workers; "
                 "export again with a smaller --shard-size, or use fewer workers"
             )
-        self._source = Source(folder, settings, rank, world_size)
-        self._dataset = BatchDataset(tokenizer, settings, True, noise)
+        self._export, self._settings = export, settings
+        self._rank, self._world_size = rank, world_size
+        self._dataset = BatchDataset(tokenizer, settings, True, inputs)
         self._token_model = tokenizer.fingerprint
-        self._usable = Usable(tokenizer, settings)
-        seconds = sum(duration for _, duration in shards)
-        self.batches_per_epoch = ceil(seconds / (settings.max_duration * world_size))
+        self._usable, self.report = usable_positions(export, Usable(tokenizer, settings, inputs.framing))
+        logging.info("Training batches: %s", self.report)
+        if self.report.kept < world_size * self._workers:
+            raise UserError(f"{folder} has too little for {world_size} ranks of {self._workers} workers: {self.report}")
+        bins = duration_bins(self.report.durations.tolist(), settings.num_buckets)
+        self._packing = Packing(bins, settings.max_duration)
+        self._last: tuple[int, list[Lane]] | None = None
 
     def count(self, epoch: int) -> int:
-        """The same in every epoch."""
-        return self.batches_per_epoch
+        """Look it up in the plan."""
+        return sum(len(lane.plan) for lane in self._lanes(epoch))
 
     def starting_at(self, epoch: int, batch: int = 0) -> Iterable[Batch]:
-        """Read over what was consumed without decoding it."""
-        loader = DataLoader(
-            LaneDataset(
-                source=self._source,
-                dataset=self._dataset,
-                usable=self._usable,
-                epoch=epoch,
-                skip=batch,
-                batches=self.batches_per_epoch,
-            ),
-            batch_size=None,
-            num_workers=self._source.settings.num_workers,
-            pin_memory=torch.cuda.is_available(),
-            generator=torch.Generator(),
-            worker_init_fn=leave_stopping_to_training,
-        )
-        return (batch for batch in loader if batch is not None)
+        """Open the shards of what is left."""
+        lanes = self._lanes(epoch)
+        dataset = LaneDataset(self._export, self._dataset, lanes, epoch, batch, self._rank, self._world_size)
+        return (batch for batch in DataLoader(dataset, **loading(self._settings)) if batch is not None)
 
     def identity(self) -> dict[str, Any]:
         """Batches depend on the number of workers, too."""
-        return asdict(self._source.settings) | {
-            "shards": read_index(self._source.folder)["shards"],
-            "world size": self._source.world_size,
-            "token model": self._token_model,
-        }
+        utterances = {"shards": self._export.shards.tolist(), "utterances": self.report.fingerprint}
+        return asdict(self._settings) | utterances | {"world size": self._world_size, "token model": self._token_model}
+
+    def _lanes(self, epoch: int) -> list[Lane]:
+        """Return what this rank's workers do in an epoch."""
+        if self._last is None or self._last[0] != epoch:
+            seed, durations = stable_seed("pass", self._settings.seed, epoch), self._export.durations
+            streams = deal(self._usable, self._export.shards, durations, self._world_size * self._workers, seed)
+            lanes = plan_lanes(streams, durations, self._packing, self._settings.shar_buffer_size, seed)
+            self._last = (epoch, lanes[self._rank * self._workers :][: self._workers])
+        return self._last[1]

@@ -18,8 +18,8 @@ def spec_augment(
 ) -> torch.Tensor:
     """Return `features` [B, T', F] warped and masked; what lies beyond `lengths` [B] stays as it is."""
     features = features.clone()
-    for utterance, length in zip(features, lengths.tolist(), strict=True):
-        frames = utterance[:length]
+    for row, length in enumerate(lengths.tolist()):
+        frames = features[row, :length]
         if draw.random() < settings.probability:
             warp_time(frames, settings.time_warp, draw)
         if draw.random() < settings.probability:

@@ -64,6 +64,11 @@ class Tokenizer:
         """The piece of each id."""
         return [self._processor.id_to_piece(index) for index in range(self.vocab_size)]
 
+    @property
+    def entries(self) -> list[tuple[str, float]]:
+        """The piece of each id with its score: all that texts and ids depend on."""
+        return [(piece, self._processor.get_score(index)) for index, piece in enumerate(self.pieces)]
+
     def encode(self, text: str) -> list[int]:
         """Return the token ids of `text`; unknown characters become id 2."""
         return self._processor.encode(text)

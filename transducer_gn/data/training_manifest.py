@@ -9,8 +9,10 @@ from lhotse.cut import Cut
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.seeds import stable_seed
+from transducer_gn.data.index import ManifestIndex
+from transducer_gn.data.layout import part_manifest
 from transducer_gn.data.manifest_files import read_lines, write_lines
-from transducer_gn.data.prepared import PreparedData
+from transducer_gn.data.prepared import TRAINING_MANIFEST, PreparedData
 from transducer_gn.data.tokenizer import UNKNOWN, Tokenizer
 
 DECODED_PER_PART = 20
@@ -18,14 +20,18 @@ DECODED_PER_PART = 20
 
 def combine_training_parts(data: PreparedData, seed: int) -> None:
     """Write `cuts_train.jsonl.gz`: the cuts of all training parts in one random order."""
-    lines = [line for part in data.parts("train") for line in read_lines(part_manifest(data, part))]
+    lines = [line for part in data.parts("train") for line in read_lines(part_manifest(data.folder, part))]
     random.Random(stable_seed("training manifest", seed)).shuffle(lines)
-    write_lines(data.folder / "cuts_train.jsonl.gz", lines)
+    write_lines(data.folder / TRAINING_MANIFEST, lines)
 
 
-def part_manifest(data: PreparedData, part: str) -> Path:
-    """Return the path of a part's cut manifest."""
-    return data.folder / "fbank" / f"cuts_{part}.jsonl.gz"
+def index_training_manifest(data: PreparedData, tokenizers: Iterable[Tokenizer]) -> None:
+    """Make the index of a large training manifest, so that no run has to, with numbers of tokens for all models."""
+    utterances = data.training_utterances()
+    if isinstance(utterances, ManifestIndex):
+        print(f"Index of the training manifest: {utterances.folder}, {len(utterances)} utterances", flush=True)
+        for tokenizer in tokenizers:
+            utterances.tokens(tokenizer)
 
 
 def validate(data: PreparedData, tokenizers: Iterable[Tokenizer]) -> None:
@@ -43,7 +49,7 @@ def validate(data: PreparedData, tokenizers: Iterable[Tokenizer]) -> None:
 
 def validate_part(data: PreparedData, part: str, tokenizers: list[Tokenizer]) -> set[str]:
     """Check one part; return its speakers."""
-    manifest = part_manifest(data, part)
+    manifest = part_manifest(data.folder, part)
     sizes: dict[str, int] = {}
     ids: set[str] = set()
     speakers: set[str] = set()

@@ -1,10 +1,12 @@
 """Intervals and tests by drawing utterances anew, with replacement.
 
-Both statistics are ratios of sums over utterances: a word error rate is errors over words, a mean emission time is
-seconds over tokens. Words of an utterance stand or fall together, so utterances are drawn and not words (and all of a
-unit where they share their sound).
+Most statistics are ratios of sums over utterances: a word error rate is errors over words, a mean emission time is
+seconds over tokens. Others are quantiles of the values of all utterances. Words of an utterance stand or fall together,
+so utterances are drawn and not words (and all of a unit where they share their sound).
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +14,11 @@ import numpy as np
 REPLICATIONS = 10_000
 # Utterances times replications that are drawn at once.
 LARGEST_DRAW = 2_000_000
+# Quantiles take a look at every value for every draw.
+QUANTILE_REPLICATIONS = 2_000
+
+# Values of each utterance, any number.
+Values = Sequence[Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -52,11 +59,7 @@ class Difference:
 def ratio_interval(numerators: np.ndarray, denominators: np.ndarray, seed: int = 0) -> Interval:
     """The ratio of sums [n] over [n], with its interval; all NaN where the denominators are 0."""
     value = _ratios(numerators.sum(), denominators.sum())
-    drawn = _draw_ratios(numerators, denominators, seed)
-    if not np.isfinite(drawn).any():
-        return Interval(float(value), float("nan"), float("nan"))
-    low, high = np.nanquantile(drawn, [0.025, 0.975])
-    return Interval(float(value), float(low), float(high))
+    return _interval(float(value), _draw_ratios(numerators, denominators, seed))
 
 
 def ratio_difference(first: np.ndarray, second: np.ndarray, denominators: np.ndarray, seed: int = 0) -> Difference:
@@ -67,16 +70,73 @@ def ratio_difference(first: np.ndarray, second: np.ndarray, denominators: np.nda
     total = denominators.sum()
     values = float(_ratios(first.sum(), total)), float(_ratios(second.sum(), total))
     # The difference of the ratios is the ratio of the differences, since denominators are the same.
-    drawn = _draw_ratios(second - first, denominators, seed)
+    return _difference(values, _draw_ratios(second - first, denominators, seed))
+
+
+def ratios_difference(
+    first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray], seed: int = 0
+) -> Difference:
+    """The same where each system has denominators of its own: pairs of numerators [n] and denominators [n]."""
+    values = [float(_ratios(numerators.sum(), denominators.sum())) for numerators, denominators in (first, second)]
+    # The same seed draws the same utterances for both.
+    drawn = _draw_ratios(*second, seed) - _draw_ratios(*first, seed)
+    return _difference((values[0], values[1]), drawn)
+
+
+def quantile_interval(values: Values, share: float, seed: int = 0) -> Interval:
+    """The smallest value that at least a share of all values do not exceed, with its interval; NaN of no values."""
+    return _interval(quantile(values, share), _draw_quantiles(values, share, seed))
+
+
+def quantile_difference(first: Values, second: Values, share: float, seed: int = 0) -> Difference:
+    """Compare the quantiles of two systems on the same draws of utterances."""
+    values = quantile(first, share), quantile(second, share)
+    return _difference(values, _draw_quantiles(second, share, seed) - _draw_quantiles(first, share, seed))
+
+
+def quantile(values: Values, share: float) -> float:
+    """The smallest value that at least a share of all values do not exceed; NaN of no values."""
+    everything = np.sort(np.array([value for own in values for value in own], dtype=float))
+    return float(everything[max(0, math.ceil(share * len(everything)) - 1)]) if len(everything) else math.nan
+
+
+def _interval(value: float, drawn: np.ndarray) -> Interval:
+    """A value with the interval that draws of it give."""
     if not np.isfinite(drawn).any():
+        return Interval(value, float("nan"), float("nan"))
+    low, high = np.nanquantile(drawn, [0.025, 0.975])
+    return Interval(value, float(low), float(high))
+
+
+def _difference(values: tuple[float, float], drawn: np.ndarray) -> Difference:
+    """Two values, and what draws say about their difference."""
+    drawn = drawn[np.isfinite(drawn)]
+    if len(drawn) == 0:
         nothing = float("nan")
         return Difference(*values, Interval(nothing, nothing, nothing), nothing)
-    drawn = drawn[np.isfinite(drawn)]
     low, high = np.quantile(drawn, [0.025, 0.975])
     tail = min((drawn <= 0).sum(), (drawn >= 0).sum())
     # One more, as the data themselves are a draw: a p-value is never 0.
     p_value = min(1.0, 2 * (tail + 1) / (len(drawn) + 1))
     return Difference(*values, Interval(values[1] - values[0], float(low), float(high)), float(p_value))
+
+
+def _draw_quantiles(values: Values, share: float, seed: int) -> np.ndarray:
+    """Quantiles over `QUANTILE_REPLICATIONS` draws of utterances; NaN for draws without a value."""
+    owners = np.array([owner for owner, own in enumerate(values) for _ in own], dtype=int)
+    flat = np.array([value for own in values for value in own], dtype=float)
+    if len(flat) == 0:
+        return np.full(QUANTILE_REPLICATIONS, np.nan)
+    order = np.argsort(flat, kind="stable")
+    owners, flat = owners[order], flat[order]
+    generator = np.random.default_rng(seed)
+    drawn = np.full(QUANTILE_REPLICATIONS, np.nan)
+    for number in range(QUANTILE_REPLICATIONS):
+        times = np.bincount(generator.integers(len(values), size=len(values)), minlength=len(values))
+        counted = times[owners].cumsum()
+        if counted[-1]:
+            drawn[number] = flat[np.searchsorted(counted, max(1, math.ceil(share * counted[-1])))]
+    return drawn
 
 
 def _draw_ratios(numerators: np.ndarray, denominators: np.ndarray, seed: int) -> np.ndarray:

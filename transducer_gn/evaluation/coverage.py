@@ -76,7 +76,7 @@ def batch_losses(
 ) -> tuple[dict[int | None, Tensor], dict[int, Tensor]]:
     """Losses of a batch by N, the exact one under None; and the logarithms [B] of the lists' shares of exact Z."""
     model, interpolation = system.model, Interpolation(system.alpha)
-    encoder_out, frame_lengths = model.encoder(batch.features, batch.feature_lengths, system.chunk(RecognitionConfig()))
+    encoder_out, frame_lengths = model.encode(batch.features, batch.feature_lengths, system.chunk(RecognitionConfig()))
     competitors = find_competitors(
         model,
         encoder_out.detach(),

@@ -17,10 +17,11 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import write_text
 from transducer_gn.common.stages import read_if_made_from, same_inputs
 from transducer_gn.config import EvaluationDataConfig, RecognitionConfig
-from transducer_gn.data.batches import Batch, Batches
+from transducer_gn.data.batches import Batch, Batches, Inputs
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation.results import Results, read_entry, read_results, results_path, write_results
 from transducer_gn.recognition.error_rates import Recognised, total_errors
+from transducer_gn.recognition.front_end import check_features
 from transducer_gn.recognition.system import System
 from transducer_gn.recognition.utterances import recognise, recognition_identity
 
@@ -28,8 +29,11 @@ SECONDS_BETWEEN_LINES = 5.0
 
 
 def prepared_data(config: EvaluationDataConfig, system: System) -> PreparedData:
-    """The data to evaluate a system on."""
-    return PreparedData(config.data_dir or Path(system.config.data.folder))
+    """The data to evaluate a system on; UserError if its features are not those of the system's front end."""
+    data = PreparedData(config.data_dir or Path(system.config.data.folder))
+    if not system.config.model.front_end.is_trained:
+        check_features(data, system.front_end)
+    return data
 
 
 def chosen_parts(config: EvaluationDataConfig, data: PreparedData) -> list[str]:
@@ -38,6 +42,8 @@ def chosen_parts(config: EvaluationDataConfig, data: PreparedData) -> list[str]:
     for name in config.sets or []:
         if name not in there:
             raise UserError(f"--sets: {data.folder} has no set {name!r}, only {', '.join(there)}")
+    if not there:
+        raise UserError(f"{data.folder} has no dev or test part; name some to prepare.sh with --dev and --test")
     return config.sets or there
 
 
@@ -114,7 +120,9 @@ def evaluation_batches(
 ) -> Iterator[Batch]:
     """Batches of a test set on the system's device, without the utterances that are `done`."""
     settings = replace(system.config.data.batches, max_duration=max_duration)
-    for batch in Batches(data.cuts(part).filter(NotIn(done)), system.tokenizer, settings, training=False):
+    inputs = Inputs.of(system.config.model.front_end)
+    cuts = data.cuts(part).filter(NotIn(done))
+    for batch in Batches(cuts, system.tokenizer, settings, training=False, inputs=inputs):
         yield batch.to(system.device)
 
 

@@ -2,17 +2,18 @@
 
 Emission times are those of the paper's appendix C: the reference is aligned to the audio by the system itself, over all
 alignments, so that systems can be compared on the same tokens whatever they would recognise. The normaliser Z is the
-same for all alignments and drops out. Times are in seconds from the beginning; the delay by the chunk is not in them.
+same for all alignments and drops out. Times are in seconds from the beginning; the delay by the chunk is not in
+them, that by the front end's right context is.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from transducer_gn.common.units import FRAME_SHIFT
 from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.batches import Batch
 from transducer_gn.lattice.emission import emission_times
@@ -21,9 +22,10 @@ from transducer_gn.lattice.prefix_tree import build_prefix_tree
 from transducer_gn.lattice.tree_lattice import tree_lattice
 from transducer_gn.model.chunk import Chunk
 from transducer_gn.model.transducer import Transducer
-from transducer_gn.recognition.error_rates import EMPTY, align
+from transducer_gn.recognition.display_policy import Shown
+from transducer_gn.recognition.stability import display_times
 from transducer_gn.recognition.system import System
-from transducer_gn.recognition.utterances import Shown, show
+from transducer_gn.recognition.utterances import show
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,10 @@ class UtteranceTimes:
             live recogniser was run
         settled: the same, from when on it stayed
         custom: what the manifest says besides about the utterance
+        text: words of the reference
+        ends: when each of them truly ends, where the corpus has alignments; otherwise empty
+        duration: of the audio; 0 in files of earlier versions
+        history: what the live recogniser showed; empty where none was run
     """
 
     id: str
@@ -47,24 +53,41 @@ class UtteranceTimes:
     shown: list[float | None]
     settled: list[float | None]
     custom: Mapping[str, Any] = field(default_factory=dict)
+    text: list[str] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
+    duration: float = 0.0
+    history: list[Shown] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # As files have them.
+        moments = [moment if isinstance(moment, Shown) else Shown(**moment) for moment in self.history]
+        object.__setattr__(self, "history", moments)
 
 
 @torch.no_grad()
 def measure_times(
-    system: System, batch: Batch, chunk: Chunk, display: RecognitionConfig | None
+    system: System,
+    batch: Batch,
+    chunk: Chunk,
+    display: RecognitionConfig | None,
+    ends: Mapping[str, list[float]] = MappingProxyType({}),
 ) -> list[UtteranceTimes]:
     """Times of all utterances of a batch, which is on the system's device.
 
     Args:
         chunk: what frames see when the reference is aligned
         display: how the live recogniser runs; None to leave it out
+        ends: when the words of an utterance truly end, by its id, where that is known
     """
-    encoder_out, frame_lengths = system.model.encoder(batch.features, batch.feature_lengths, chunk)
+    encoder_out, frame_lengths = system.model.encode(batch.features, batch.feature_lengths, chunk)
     weights = reference_weights(
         system.model, encoder_out, frame_lengths, batch.tokens, batch.token_lengths, system.alpha
     )
-    frames = emission_times(*weights, batch.token_lengths, frame_lengths).double() * FRAME_SHIFT
-    histories = show(system, batch, display) if display is not None else [[] for _ in batch.ids]
+    frames = emission_times(*weights, batch.token_lengths, frame_lengths).double()
+    seconds = system.model.encoder.framing.emission_seconds(frames)
+    histories: list[list[Shown]] = [[] for _ in batch.ids]
+    if display is not None:
+        histories = show(system, batch, display)
     pieces = system.tokenizer.pieces
     results = []
     for i, (tokens, length) in enumerate(zip(batch.tokens.tolist(), batch.token_lengths.tolist(), strict=True)):
@@ -75,10 +98,14 @@ def measure_times(
                 id=batch.ids[i],
                 group=batch.groups[i],
                 tokens=own,
-                emitted=[None if time != time else time for time in frames[i, :length].tolist()],
+                emitted=[None if time != time else time for time in seconds[i, :length].tolist()],
                 shown=shown,
                 settled=settled,
                 custom=batch.custom[i],
+                text=batch.texts[i].split(),
+                ends=ends.get(batch.ids[i], []),
+                duration=round(float(batch.durations[i]), 6),
+                history=histories[i],
             )
         )
     return results
@@ -104,26 +131,3 @@ def reference_weights(
     outputs = model.predictor.unroll_tree(tree.parents, tree.tokens, tree.depths)
     lattice = tree_lattice(model.joiner.lattice_inputs(encoder_out, frame_lengths, outputs), tree)
     return Interpolation(alpha).arcs(*lattice.reference_arcs())
-
-
-def display_times(reference: list[str], history: list[Shown]) -> tuple[list[float | None], list[float | None]]:
-    """When each word of the reference was first shown, and from when on it stayed; None for words that end up wrong.
-
-    A word is shown when it is in the text that is shown and aligned with itself there: words that come and go before it
-    do not count as a change of it.
-    """
-    first: list[float | None] = [None] * len(reference)
-    since: list[float | None] = [None] * len(reference)
-    for moment in history:
-        for position, is_there in enumerate(matched(reference, moment.words)):
-            if not is_there:
-                since[position] = None
-            elif since[position] is None:
-                since[position] = moment.seconds
-                first[position] = moment.seconds if first[position] is None else first[position]
-    return [time if end is not None else None for time, end in zip(first, since, strict=True)], since
-
-
-def matched(reference: list[str], words: list[str]) -> list[bool]:
-    """For each word of the reference whether the alignment with `words` pairs it with itself."""
-    return [a == b for a, b in align(reference, words) if a != EMPTY]

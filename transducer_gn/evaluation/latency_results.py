@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,10 +20,13 @@ from transducer_gn.evaluation.bootstrap import Difference, Interval, ratio_diffe
 from transducer_gn.evaluation.decoding import count_cuts, evaluation_batches
 from transducer_gn.evaluation.latency import UtteranceTimes, measure_times
 from transducer_gn.evaluation.results import read_entry
+from transducer_gn.evaluation.stability_results import compare_stability, summarise, was_live
 from transducer_gn.recognition.system import System
 from transducer_gn.recognition.utterances import recognition_identity
 
 FOLDER = "latency"
+# Of what a file holds of an utterance; files of others are measured again.
+FORMAT = 2
 # Positions of tokens in the utterance that are told apart.
 POSITIONS = 20
 
@@ -52,12 +55,15 @@ class LatencyDifference:
         positions: by position of the token in the utterance, from the first on
         shown: of words that are right in the end under both systems; None where no live recogniser was run
         settled: the same, from when on they stay
+        stability: measures of steadiness, and delays of words after their true ends, by name; empty where no live
+            recogniser was run
     """
 
     emission: dict[str, Difference]
     positions: list[Difference]
     shown: Difference | None
     settled: Difference | None
+    stability: dict[str, Difference] = field(default_factory=dict)
 
 
 def measure_part(
@@ -72,21 +78,33 @@ def measure_part(
     """Measure one test set into `folder`, or read what is there if it is what would come out."""
     chunk = system.chunk(settings)
     name = system.describe(settings)
-    identity = {**recognition_identity(system, settings, data, part), "measured": asdict(measured)}
+    # What words are held for is a matter of tables.
+    chosen = {name: value for name, value in asdict(measured).items() if name != "holds"}
+    identity = {**recognition_identity(system, settings, data, part), "measured": chosen, "format": FORMAT}
     path = folder / f"latency-{part}-{name}.json"
     if (latency := read_if_made_from(path, identity, read_latency)) is not None:
         logging.info("%s: %s is complete", part, path)
         return latency
     display = settings if measured.display and chunk.size is not None else None
     total, left_out = count_cuts(data.cuts(part), part), not_measured(data, part, measured.utterances)
+    ends = data.word_ends(part) if display is not None else {}
     found: list[UtteranceTimes] = []
     for batch in evaluation_batches(system, data, part, max_duration, left_out):
-        found += measure_times(system, batch, chunk, display)
+        found += measure_times(system, batch, chunk, display, ends)
         logging.info("%s: times of %d of %d utterances", part, len(found), total - len(left_out))
     latency = Latency(part, name, identity, sorted(found, key=lambda utterance: utterance.id))
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(path, {**asdict(latency), "emission_ms": asdict(mean_emission(latency))})
+    write_json(path, {**asdict(latency), **summary_values(latency)})
     return latency
+
+
+def summary_values(latency: Latency) -> dict[str, Any]:
+    """Means and measures of a set, for programs."""
+    values: dict[str, Any] = {"emission_ms": asdict(mean_emission(latency))}
+    if was_live(latency.utterances):
+        measures = summarise(latency.utterances, latency.utterances)
+        values["stability"] = {name: asdict(value) for name, value in measures.items()}
+    return values
 
 
 def not_measured(data: PreparedData, part: str, count: int | None) -> frozenset[str]:
@@ -149,7 +167,9 @@ def compare_latency(
     return LatencyDifference(
         emission,
         [difference for difference in positions if difference is not None],
-        *(_word_difference(sides, name) for name in ("shown", "settled")),
+        _word_difference(sides, "shown"),
+        _word_difference(sides, "settled"),
+        compare_stability(first.utterances, second.utterances),
     )
 
 

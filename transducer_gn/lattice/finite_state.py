@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
+from transducer_gn.common.errors import NotFiniteError
 from transducer_gn.common.units import BLANK
 from transducer_gn.lattice.joint import LatticeInputs, joint_logits
 from transducer_gn.lattice.prefix_tree import distinct_sequences
@@ -62,7 +63,7 @@ def log_normaliser(logits: Tensor, frame_lengths: Tensor, max_tokens_per_frame: 
     if max_tokens_per_frame < 0:
         raise ValueError(f"max_tokens_per_frame is {max_tokens_per_frame}; it must be 0 or more")
     if logits.numel() and not bool(logits.detach().amax() < math.inf):
-        raise ValueError("logits holds NaN or +inf")
+        raise NotFiniteError("logits holds NaN or +inf")
     return _LogNormaliser.apply(logits, frame_lengths.to(logits.device), max_tokens_per_frame)
 
 

@@ -25,6 +25,11 @@ class Interpolation:
         """Whether weights are normalised at every point, so that Z has no say."""
         return self.alpha == 1
 
+    @property
+    def is_raw(self) -> bool:
+        """Whether weights are left as they are."""
+        return self.alpha == 0
+
     def weights(self, logits: Tensor, log_sums: Tensor) -> Tensor:
         """Interpolated weights [...] of arcs from their raw weights [...] and the log-sums [...] of their points."""
         return logits - self._subtracted(log_sums)

@@ -19,9 +19,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from transducer_gn.common.errors import NotFiniteError
 from transducer_gn.lattice import diagonals
 
 BACKENDS = ("torch", "k2", "fast_rnnt")
+NOT_FINITE = ("token_weights holds NaN or +inf", "blank_weights holds NaN or +inf")
 
 
 def sequence_scores(
@@ -72,7 +74,10 @@ def resolve_backend(backend: str, device: torch.device) -> str:
 
 
 def check_lattice(token_weights: Tensor, blank_weights: Tensor, token_lengths: Tensor, frame_lengths: Tensor) -> None:
-    """Raise ValueError naming the argument that does not fit the others. Waits for the device once."""
+    """Raise ValueError naming the argument that does not fit the others, `NotFiniteError` for what no weight can be.
+
+    Waits for the device once.
+    """
     if token_weights.dim() != 3 or blank_weights.dim() != 3:
         raise ValueError(
             "token_weights must be [H, U, T] and blank_weights [H, U + 1, T]; they have shapes "
@@ -96,13 +101,13 @@ def check_lattice(token_weights: Tensor, blank_weights: Tensor, token_lengths: T
     faults = {
         f"token_lengths must be between 0 and {tokens}": ((token_lengths < 0) | (token_lengths > tokens)).any(),
         f"frame_lengths must be between 0 and {frames}": ((frame_lengths < 0) | (frame_lengths > frames)).any(),
-        "token_weights holds NaN or +inf": _not_weights(token_weights),
-        "blank_weights holds NaN or +inf": _not_weights(blank_weights),
+        NOT_FINITE[0]: _not_weights(token_weights),
+        NOT_FINITE[1]: _not_weights(blank_weights),
     }
     flags = torch.stack([flag.to(token_weights.device) for flag in faults.values()]).tolist()
     for sentence, flag in zip(faults, flags, strict=True):
         if flag:
-            raise ValueError(sentence)
+            raise NotFiniteError(sentence) if sentence in NOT_FINITE else ValueError(sentence)
 
 
 def _not_weights(weights: Tensor) -> Tensor:

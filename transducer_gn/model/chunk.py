@@ -8,9 +8,6 @@ from torch import Tensor
 from transducer_gn.common.errors import require, require_positive
 from transducer_gn.config import StreamingConfig
 
-# The share of training batches that see the whole utterance, so that one model serves both uses.
-FULL_CONTEXT_SHARE = 0.25
-
 
 @dataclass(frozen=True)
 class Chunk:
@@ -42,18 +39,19 @@ def evaluation_chunk(config: StreamingConfig) -> Chunk:
     return FULL_CONTEXT if config.chunk is None else Chunk(config.chunk, config.left_context)
 
 
-def draw_chunk(config: StreamingConfig, max_frames: int, generator: torch.Generator) -> Chunk:
+def draw_chunk(config: StreamingConfig, max_frames: int, generator: torch.Generator, multiple: int = 1) -> Chunk:
     """The chunk of one training batch whose longest utterance has `max_frames` encoder frames.
 
-    A number is drawn below `max_frames`. In its upper quarter it means full context; otherwise its remainder gives
-    the chunk size, at most `config.max_chunk`.
+    A number is drawn below `max_frames`. If it is among the largest (`config.full_context_share` of them) it means full
+    context; otherwise its remainder gives the chunk size, at most `config.max_chunk`, rounded up to a `multiple` of the
+    front end's chunks.
     """
     if not config.dynamic_chunks or max_frames < 2:
         return FULL_CONTEXT
     number = int(torch.randint(1, max_frames, (), generator=generator))
-    if number > (1 - FULL_CONTEXT_SHARE) * max_frames:
+    if number > (1 - config.full_context_share) * max_frames:
         return FULL_CONTEXT
-    size = number % config.max_chunk + 1
+    size = -(-(number % config.max_chunk + 1) // multiple) * multiple
     return Chunk(size, None if config.left_chunks is None else size * config.left_chunks)
 
 

@@ -1,26 +1,36 @@
 """Modules whose parameters will not change for a while, so that what follows from these alone is computed once.
 
 A search calls the predictor and the joiner thousands of times with the same parameters. `constant` gives a copy of a
-module that shares its parameters, except that every scaled tensor is replaced by its effective values. The copy knows
-nothing of later changes, and no gradient flows through it.
+module in which every scaled tensor is replaced by its effective values, or by the two factors of these. The copy knows
+nothing of later changes, and no gradient flows through it. There are three kinds of copies:
 
-On a CPU the copy gives the same numbers as the module, digit for digit: where this scales the rows that it multiplies
-instead of its weights, so does the copy. For an accelerator, where every operation has its price, weights are always
-multiplied out (`fused`), and an LSTM takes its step in one call.
+    exact    gives the same numbers as the module on a CPU, digit for digit: where this scales the rows that it
+             multiplies instead of its weights, so does the copy. For training
+    quick    multiplies all weights out and packs them (`transducer_gn.model.packed`), and has the share of each token
+             in the first gates of an LSTM at hand, a third of what a step multiplies. For recognition on a CPU
+    fused    multiplies all weights out and takes the fewest operations, the whole step of an LSTM in one call. For
+             accelerators, where every launch has its price
 """
 
 import copy
-from typing import TypeVar, cast
+from functools import cached_property
+from typing import Literal, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from transducer_gn.lattice.joint import OutputLayer
 from transducer_gn.model.joiner import Joiner
-from transducer_gn.model.lstm import Lstm, LstmState
+from transducer_gn.model.lstm import Lstm, LstmLayer, LstmState
+from transducer_gn.model.packed import PackedWeight
+from transducer_gn.model.precision import full_precision
+from transducer_gn.model.predictor import LstmPredictor, State
 from transducer_gn.model.scaled import ScaledTensor
 
 Module = TypeVar("Module")
+Kind = Literal["exact", "quick", "fused"]
 
 
 class ConstantTensor(nn.Module):
@@ -53,12 +63,101 @@ class ConstantTensor(nn.Module):
         return functional.embedding(ids, self())
 
 
-class FusedTensor(ConstantTensor):
+class MultipliedTensor(ConstantTensor):
     """The same, always multiplied out."""
 
     def product(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """See `ScaledTensor.product`."""
         return functional.linear(x, self(), bias)
+
+
+class PackedTensor(MultipliedTensor):
+    """The same, packed."""
+
+    def __init__(self, tensor: ScaledTensor) -> None:
+        super().__init__(tensor)
+        self._packed = PackedWeight(self()) if self.value.dim() == 2 else None
+
+    def product(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """See `ScaledTensor.product`."""
+        if self._packed is None:
+            return super().product(x, bias)
+        product = self._packed.product(x)
+        return product if bias is None else product.add_(bias)
+
+
+class PackedOutput(OutputLayer):
+    """An output layer of packed weights."""
+
+    @cached_property
+    def _packed(self) -> PackedWeight:
+        return PackedWeight(self.weight, self.bias)
+
+    def logits(self, hidden: Tensor, out: Tensor | None = None) -> Tensor:
+        """See `OutputLayer.logits`."""
+        return self._packed.product(hidden) if out is None else super().logits(hidden, out)
+
+
+class QuickLayer:
+    """One layer of an LSTM whose gates stand in the order input, forget, output, cell, so that one call serves three.
+
+    Attributes:
+        weight: [4H, inputs]
+        bias: [4H]
+        inputs: both of them
+        state: [4H, H] weights
+    """
+
+    def __init__(self, layer: LstmLayer) -> None:
+        weights = (layer.input_weight(), layer.state_weight(), layer.bias())
+        self.weight, state, self.bias = (_reordered(weight) for weight in weights)
+        self.inputs, self.state = PackedWeight(self.weight, self.bias), PackedWeight(state)
+
+    def step(self, gates: Tensor, hidden: Tensor, cell: Tensor, after: LstmState) -> None:
+        """Write the states [B, H] after this layer's step.
+
+        Args:
+            gates: [B, 4H] the inputs' share of the gates; overwritten
+            hidden: [B, H]
+            cell: [B, H]
+            after: hidden and cell states [B, H] to be written
+        """
+        dim = hidden.shape[1]
+        gates = self.state.added_to(gates, hidden)
+        opened, candidate = gates[:, : 3 * dim].sigmoid_(), gates[:, 3 * dim :].tanh_()
+        torch.mul(opened[:, dim : 2 * dim], cell, out=after[1]).addcmul_(opened[:, :dim], candidate)
+        torch.mul(torch.tanh(after[1], out=candidate), opened[:, 2 * dim :], out=after[0])
+
+
+def _reordered(weight: Tensor) -> Tensor:
+    """Weights [4H, ...] of gates in the order input, forget, cell, output, with the last two exchanged."""
+    add, keep, candidate, show = weight.chunk(4)
+    return torch.cat([add, keep, show, candidate])
+
+
+class QuickLstmPredictor(nn.Module):
+    """An LSTM predictor that has the share of each token in the gates of its first layer at hand."""
+
+    def __init__(self, predictor: LstmPredictor) -> None:
+        super().__init__()
+        self.output_dim = predictor.output_dim
+        self.initial_state = predictor.lstm.initial_state
+        self._layers = [QuickLayer(layer) for layer in predictor.lstm.stack()]
+        first = self._layers[0]
+        self._gates = functional.linear(predictor.embedding.weight(), first.weight, first.bias)
+        assert predictor.output.bias is not None  # it is made with one
+        self._output = PackedWeight(predictor.output.weight(), predictor.output.bias())
+
+    @full_precision
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """See `Predictor.step`."""
+        hiddens, cells = torch.empty_like(state[0]), torch.empty_like(state[1])
+        gates = self._gates.index_select(0, tokens)
+        for number, layer in enumerate(self._layers):
+            if number > 0:
+                gates = layer.inputs.product(hiddens[:, number - 1])
+            layer.step(gates, state[0][:, number], state[1][:, number], (hiddens[:, number], cells[:, number]))
+        return self._output.product(hiddens[:, -1]), (hiddens, cells)
 
 
 class FusedLstm(nn.Module):
@@ -88,37 +187,70 @@ class FusedLstm(nn.Module):
 
 
 class ConstantJoiner(Joiner):
-    """A joiner that has its biases at hand."""
+    """A joiner that has its output layer at hand."""
 
-    _output_bias: Tensor
+    _output_layer: OutputLayer
 
     @property
-    def output_bias(self) -> Tensor:
-        """See `Joiner.output_bias`."""
-        return self._output_bias
+    def output_layer(self) -> OutputLayer:
+        """See `Joiner.output_layer`."""
+        return self._output_layer
 
 
-def constant(part: Module, fused: bool = False) -> Module:
+def constant(part: Module, kind: Kind) -> Module:
     """A copy of a module whose parameters count as constants; what is no module is given back as it is.
 
-    Args:
-        part: the module
-        fused: whether to take the least number of operations, at the price of other rounding
+    The quick copy of a module is kept, and given again for as long as torch knows of no change of its parameters.
     """
     if not isinstance(part, nn.Module):
         return part
-    return cast(Module, _constant(part, fused))
+    with torch.no_grad():
+        if kind != "quick":
+            return cast(Module, _copy(part, kind))
+        kept = _kept.get(part)
+        tensors = [*part.parameters(), *part.buffers()]
+        if kept is None or not kept.is_of(tensors):
+            kept = _kept[part] = _Kept(_copy(part, kind), tensors)
+        return cast(Module, kept.copy)
 
 
-def _constant(part: nn.Module, fused: bool) -> nn.Module:
-    """See `constant`."""
+class _Kept:
+    """A copy and the tensors that it was made of.
+
+    These are held on to, so that no others can take their place in memory.
+    """
+
+    def __init__(self, made: nn.Module, tensors: list[Tensor]) -> None:
+        self.copy = made
+        self._tensors = [tensor.detach() for tensor in tensors]
+        self._versions = _versions(tensors)
+
+    def is_of(self, tensors: list[Tensor]) -> bool:
+        """Whether it was made of these tensors as they are now."""
+        same = [mine.data_ptr() == other.data_ptr() for mine, other in zip(self._tensors, tensors, strict=False)]
+        return len(tensors) == len(self._tensors) and all(same) and self._versions == _versions(tensors)
+
+
+def _versions(tensors: list[Tensor]) -> list[int]:
+    """How often tensors were changed; those of inference mode cannot be."""
+    return [0 if tensor.is_inference() else tensor._version for tensor in tensors]
+
+
+_kept: WeakKeyDictionary[nn.Module, _Kept] = WeakKeyDictionary()
+
+
+def _copy(part: nn.Module, kind: Kind) -> nn.Module:
+    """A new copy of a module."""
     if isinstance(part, ScaledTensor):
-        return FusedTensor(part) if fused else ConstantTensor(part)
-    if isinstance(part, Lstm) and fused:
+        return {"exact": ConstantTensor, "quick": PackedTensor, "fused": MultipliedTensor}[kind](part)
+    if isinstance(part, Lstm) and kind == "fused":
         return FusedLstm(part)
+    if type(part) is LstmPredictor and kind == "quick":
+        return QuickLstmPredictor(part)
     clone = copy.copy(part)
-    clone._modules = {name: None if child is None else _constant(child, fused) for name, child in part._modules.items()}
-    if isinstance(part, Joiner) and isinstance(clone, Joiner):
+    clone._modules = {name: None if child is None else _copy(child, kind) for name, child in part._modules.items()}
+    if type(part) is Joiner and isinstance(clone, Joiner):
         clone.__class__ = ConstantJoiner
-        clone._output_bias = part.output_bias.detach()
+        layer = PackedOutput if kind == "quick" else OutputLayer
+        clone._output_layer = layer(part.output_weight.detach(), part.output_bias.detach())
     return clone

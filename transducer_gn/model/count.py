@@ -16,6 +16,7 @@ def count(module: nn.Module) -> int:
 def table(model: Transducer) -> str:
     """Lines with the parameters of each part, and of all."""
     parts = {
+        "front-end": model.front_end or nn.Identity(),
         "subsampling": model.encoder.subsampling,
         "layers": model.encoder.layers,
         "predictor": model.predictor,

@@ -6,30 +6,36 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from transducer_gn.common.framing import FILTER_BANKS
+from transducer_gn.common.framing import FILTER_BANKS, Framing
 from transducer_gn.config import EncoderConfig
 from transducer_gn.model.activation import dropout
 from transducer_gn.model.attention import relative_positions
 from transducer_gn.model.chunk import Chunk, valid_frames, visible_frames
 from transducer_gn.model.conformer import ConformerLayer
-from transducer_gn.model.subsampling import Subsampling, subsampled_lengths
+from transducer_gn.model.stacking import Stacking
+from transducer_gn.model.subsampling import Subsampling
 
 # The share of a layer's output that remains when training drops the layer, and with which warm-up begins.
 LEAST_SHARE = 0.1
 
 
 class Encoder(nn.Module):
-    """From filter banks at 100 Hz to vectors at 25 Hz.
+    """From a front end's feature vectors to frames, fewer of them: those of filter banks at 25 Hz from 100 Hz.
 
     In training, layers are faded in during warm-up and dropped now and then: a layer's result is a mixture of its
     output and its input. Draws for this and for dropout come from torch's global generator.
     """
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig, framing: Framing = FILTER_BANKS) -> None:
         super().__init__()
         self.config = config
-        self.framing = FILTER_BANKS
-        self.subsampling = Subsampling(config.feature_dim, config.dim)
+        self.framing = framing
+        # Frames that share feature vectors are made by convolutions.
+        self.subsampling: Subsampling | Stacking = (
+            Subsampling(framing.feature_dim, config.dim)
+            if framing.overlap
+            else Stacking(framing.feature_dim, config.dim, framing.subsampling)
+        )
         self.layers = nn.ModuleList(ConformerLayer(config) for _ in range(config.layers))
 
     @property
@@ -44,7 +50,7 @@ class Encoder(nn.Module):
         numbers [B]. In training, `warmup` is the share of warm-up that is done.
         """
         lengths = lengths.to(features.device)
-        frame_lengths = subsampled_lengths(lengths)
+        frame_lengths = self.framing.encoder_lengths(lengths)
         x = self.subsampling(features, lengths)
         frames = x.shape[1]
         valid = valid_frames(frame_lengths, frames)

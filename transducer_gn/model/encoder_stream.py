@@ -23,7 +23,7 @@ class EncoderStream:
     Features may come at any time, any number of them: they wait here, and nowhere else, for their chunk.
 
     Attributes:
-        features: [n, F] that are not used up; they begin one frame before the next output
+        features: [n, F] that are not used up; with filter banks they begin one frame before the next output
         caches: one per layer, without the batch dimension: `memory` [M, 2A] and `history` [K - 1, D]
         ended: whether no more features will come
     """
@@ -44,8 +44,9 @@ class EncoderStream:
     def end(self) -> None:
         """Say that the utterance has ended; what remains can then be encoded."""
         if not self.ended:
-            # The zero frame after the last, as in a whole-utterance pass.
-            self.features = torch.cat([self.features, torch.zeros_like(self.features[:1])])
+            # The zero frames after the last, as in a whole-utterance pass.
+            margin = self.features.new_zeros(self._framing.margin, self._framing.feature_dim)
+            self.features = torch.cat([self.features, margin])
             self.ended = True
 
     @property
@@ -53,8 +54,8 @@ class EncoderStream:
         """Whether there is a chunk to encode: a full one, or after the end whatever is left, frames or not."""
         if len(self.features) >= self._framing.features_seen(self._size):
             return True
-        # What earlier chunks have seen already, and the zero frame after the last, are nothing new.
-        return self.ended and len(self.features) > self._framing.overlap + 1
+        # What earlier chunks have seen already, and the zero frames after the last, are nothing new.
+        return self.ended and len(self.features) > self._framing.overlap + self._framing.margin
 
     @property
     def frames_ready(self) -> int:
@@ -100,8 +101,8 @@ class StreamingEncoder:
         like = self._like()
         empty = like.new_zeros(1, 1, self.encoder.config.dim)
         caches = [layer.empty_cache(empty) for layer in self.encoder.conformer_layers]
-        # The zero frame before the first, as in a whole-utterance pass.
-        features = like.new_zeros(1, self.encoder.config.feature_dim)
+        # The zero frames before the first, as in a whole-utterance pass.
+        features = like.new_zeros(self.framing.margin, self.framing.feature_dim)
         caches = [LayerCache(cache.memory[0], cache.history[0]) for cache in caches]
         return EncoderStream(features, caches, self.framing, self.size)
 

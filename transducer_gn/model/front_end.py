@@ -4,6 +4,7 @@ There are two kinds, filter banks and pretrained encoders. Those who store featu
 end by this protocol and count frames by its framing.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from torch import Tensor
@@ -12,14 +13,19 @@ from transducer_gn.common.framing import Framing
 
 
 class OnlineFeatures(Protocol):
-    """The feature vectors of one stream of audio."""
+    """The audio of one stream on its way to feature vectors; what there is to compute is done by `FrontEnd.advance`."""
 
-    def accept(self, samples: Tensor) -> Tensor:
-        """Feature vectors [n, F] that are now known, after more `samples` [m] between -1 and 1."""
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is something to compute."""
         ...
 
-    def finish(self) -> Tensor:
-        """The remaining feature vectors [n, F]."""
+    def accept(self, samples: Tensor) -> None:
+        """Take more `samples` [m] between -1 and 1."""
+        ...
+
+    def finish(self) -> None:
+        """Say that there will be no more."""
         ...
 
 
@@ -31,12 +37,21 @@ class FrontEnd(Protocol):
         """How vectors and encoder frames lie in time."""
         ...
 
+    @property
+    def is_batched(self) -> bool:
+        """Whether streams gain from being computed together, so that their audio waits for the others'."""
+        ...
+
     def compute(self, samples: Tensor) -> Tensor:
         """Feature vectors [T, F] of a whole utterance of `samples` [N] between -1 and 1."""
         ...
 
     def open(self) -> OnlineFeatures:
         """A new stream."""
+        ...
+
+    def advance(self, streams: Sequence[OnlineFeatures]) -> list[Tensor]:
+        """The new feature vectors [n, F] of each of this front end's streams, computed together where that helps."""
         ...
 
     def fingerprint(self) -> dict[str, object]:

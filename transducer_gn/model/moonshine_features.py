@@ -5,19 +5,48 @@ to mean 0 and deviation 1 over the training data, before vectors are stored or r
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from transducer_gn.common.framing import Framing
 from transducer_gn.config.front_end import SAMPLES_PER_MS, FrontEndConfig
+from transducer_gn.model.front_end import OnlineFeatures
 from transducer_gn.model.moonshine import MoonshineEncoder
 from transducer_gn.model.moonshine_context import Context
 from transducer_gn.model.moonshine_stream import MoonshineStream, StreamingMoonshine
 
 # Numbers that hardly vary are not blown up.
 LEAST_DEVIATION = 1e-3
+
+
+@dataclass(frozen=True)
+class VectorSums:
+    """What mean and deviation of vectors are made of, in 64-bit numbers; parts of the data can be added up.
+
+    Attributes:
+        count: how many vectors
+        total: [F] their sum
+        squares: [F] the sum of their squares
+    """
+
+    count: int
+    total: np.ndarray
+    squares: np.ndarray
+
+    @classmethod
+    def of(cls, vectors: Tensor) -> "VectorSums":
+        """Those of `vectors` [T, F]."""
+        numbers = vectors.double()
+        # Arrays, since processes that share the work cannot hand tensors to each other once they have ended.
+        return cls(len(vectors), numbers.sum(0).cpu().numpy(), numbers.square().sum(0).cpu().numpy())
+
+    def __add__(self, other: "VectorSums") -> "VectorSums":
+        return VectorSums(self.count + other.count, self.total + other.total, self.squares + other.squares)
 
 
 class Standardisation(nn.Module):
@@ -36,18 +65,15 @@ class Standardisation(nn.Module):
         return (vectors - self.mean) / self.deviation
 
     @torch.no_grad()
-    def fit(self, utterances: Iterable[Tensor]) -> None:
-        """Take mean and deviation from the vectors [T, F] of `utterances`."""
-        count, total, squares = 0, self.mean.double() * 0, self.mean.double() * 0
-        for vectors in utterances:
-            count += len(vectors)
-            total += vectors.double().sum(0)
-            squares += vectors.double().square().sum(0)
-        if count == 0:
+    def fit(self, sums: Iterable[VectorSums]) -> None:
+        """Take mean and deviation from the vectors that went into the `sums`."""
+        everything = sum(sums, VectorSums(0, np.zeros(()), np.zeros(())))
+        if everything.count == 0:
             raise ValueError("there are no vectors to take mean and deviation from")
-        mean = total / count
-        self.mean.copy_(mean)
-        self.deviation.copy_((squares / count - mean.square()).clamp(min=LEAST_DEVIATION**2).sqrt())
+        mean = everything.total / everything.count
+        variance = everything.squares / everything.count - mean**2
+        self.mean.copy_(torch.from_numpy(mean))
+        self.deviation.copy_(torch.from_numpy(variance.clip(min=LEAST_DEVIATION**2) ** 0.5))
 
 
 class MoonshineFeatures(nn.Module):
@@ -59,21 +85,16 @@ class MoonshineFeatures(nn.Module):
         context: how far its frames see
     """
 
-    def __init__(self, encoder: MoonshineEncoder, config: FrontEndConfig, weights: str) -> None:
-        """Make a front end.
+    is_batched = True
 
-        Args:
-            encoder: the pretrained encoder
-            config: layers, chunk and context
-            weights: fingerprint of the encoder's file
-        """
+    def __init__(self, encoder: MoonshineEncoder, config: FrontEndConfig) -> None:
+        """Make a front end of a pretrained encoder by its settings: layers, chunk and context."""
         super().__init__()
         self.encoder = encoder.requires_grad_(not config.freeze)
         self.layers = encoder.chosen_layers(config.layers)
         self.standardisation = Standardisation(encoder.shape.dim * len(self.layers))
         self.context = context_of(config)
         self.framing: Framing = config.framing
-        self._weights = weights
 
     def forward(self, samples: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Vectors of whole utterances, with gradients unless the encoder is frozen.
@@ -92,56 +113,75 @@ class MoonshineFeatures(nn.Module):
     @torch.no_grad()
     def compute(self, samples: Tensor) -> Tensor:
         """Vectors [T, F] of a whole utterance of `samples` [N]."""
+        samples = samples.to(self.standardisation.mean)
         return self(samples.unsqueeze(0), torch.tensor([len(samples)]))[0][0]
 
     @torch.no_grad()
-    def fit(self, utterances: Iterable[Tensor]) -> None:
-        """Take the standardisation from `utterances` of samples [N] each."""
-        lengths = ((samples.unsqueeze(0), torch.tensor([len(samples)])) for samples in utterances)
-        self.standardisation.fit(
-            self.encoder.features(row, length, self.context, self.layers)[0][0] for row, length in lengths
-        )
+    def sums(self, samples: Tensor) -> VectorSums:
+        """What an utterance of `samples` [N] adds to the standardisation."""
+        length = torch.tensor([len(samples)])
+        vectors, _ = self.encoder.features(samples.unsqueeze(0), length, self.context, self.layers)
+        return VectorSums.of(vectors[0])
 
     def open(self) -> "OnlineMoonshine":
         """A new stream."""
-        return OnlineMoonshine(StreamingMoonshine(self.encoder, self.context, self.layers), self.standardisation)
+        return OnlineMoonshine(StreamingMoonshine(self.encoder, self.context, self.layers))
+
+    @torch.no_grad()
+    def advance(self, streams: Sequence[OnlineFeatures]) -> list[Tensor]:
+        """The new vectors [n, F] of each stream, in one batch: whole chunks, once `right` more was heard."""
+        own = cast(Sequence[OnlineMoonshine], streams)
+        if not own:
+            return []
+        vectors = own[0].streaming.advance([each.stream for each in own])
+        return [self.standardisation(new) for new in vectors]
 
     def fingerprint(self) -> dict[str, object]:
-        """All that the vectors depend on; weights that are trained along are not named by it."""
-        numbers = torch.cat([self.standardisation.mean, self.standardisation.deviation]).cpu().numpy()
+        """All that the vectors depend on."""
+        standardisation = [self.standardisation.mean, self.standardisation.deviation]
         return {
             "front_end": "moonshine-tiny",
-            "weights": self._weights,
+            "weights": digest(self.encoder.parameters()),
             "layers": list(self.layers),
             "chunk": self.context.chunk,
             "right": self.context.right,
             "left_chunks": self.context.left,
-            "standardisation": hashlib.sha256(numbers.astype("<f4").tobytes()).hexdigest(),
+            "standardisation": digest(standardisation),
         }
 
 
 class OnlineMoonshine:
-    """The vectors of one stream."""
+    """One stream of a front end.
 
-    def __init__(self, streaming: StreamingMoonshine, standardisation: Standardisation) -> None:
-        self._streaming = streaming
-        self._standardisation = standardisation
-        self._stream: MoonshineStream = streaming.open()
+    Attributes:
+        streaming: what its chunks are computed by
+        stream: audio and memory
+    """
 
-    def accept(self, samples: Tensor) -> Tensor:
-        """Vectors [n, F] that are now known, after more `samples` [m]: whole chunks, once `right` more was heard."""
-        self._stream.accept(samples)
-        return self._advance()
+    def __init__(self, streaming: StreamingMoonshine) -> None:
+        self.streaming = streaming
+        self.stream: MoonshineStream = streaming.open()
 
-    def finish(self) -> Tensor:
-        """The remaining vectors [n, F]."""
-        self._stream.finish()
-        return self._advance()
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is a chunk to compute."""
+        return self.streaming.is_ready(self.stream)
 
-    @torch.no_grad()
-    def _advance(self) -> Tensor:
-        (vectors,) = self._streaming.advance([self._stream])
-        return self._standardisation(vectors)
+    def accept(self, samples: Tensor) -> None:
+        """Take more `samples` [m] between -1 and 1."""
+        self.stream.accept(samples)
+
+    def finish(self) -> None:
+        """Say that there will be no more."""
+        self.stream.finish()
+
+
+def digest(tensors: Iterable[Tensor]) -> str:
+    """A checksum of the values of tensors, whatever device they are on."""
+    found = hashlib.sha256()
+    for tensor in tensors:
+        found.update(tensor.detach().cpu().contiguous().numpy().astype("<f4").tobytes())
+    return found.hexdigest()
 
 
 def context_of(config: FrontEndConfig) -> Context:

@@ -102,12 +102,12 @@ class StreamingMoonshine:
     def advance(self, streams: Sequence[MoonshineStream]) -> list[Tensor]:
         """Encode all chunks that are complete; gives the new vectors [n, E] of each stream."""
         vectors = [[stream.last[:0]] for stream in streams]
-        while ready := [i for i, stream in enumerate(streams) if self._is_ready(stream)]:
+        while ready := [i for i, stream in enumerate(streams) if self.is_ready(stream)]:
             for i, new in zip(ready, self._step([streams[i] for i in ready]), strict=True):
                 vectors[i].append(new)
         return [torch.cat(parts) for parts in vectors]
 
-    def _is_ready(self, stream: MoonshineStream) -> bool:
+    def is_ready(self, stream: MoonshineStream) -> bool:
         """Whether the next chunk, or what there is of it at the end, can be encoded."""
         if stream.finished:
             return stream.chunk < self.context.chunks(stream.received)

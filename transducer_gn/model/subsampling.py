@@ -4,11 +4,10 @@ Output i sees feature frames 4i - 1 to 4i + 7. Frame -1 and the frame after the 
 ones outside an utterance that anything sees, and streams add the same. T feature frames give (T - 3) // 4 outputs.
 """
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from transducer_gn.common.units import SUBSAMPLING, SUBSAMPLING_OVERLAP
+from transducer_gn.common.framing import FILTER_BANKS
 from transducer_gn.model.activation import Balancer, BasicNorm, Limits, double_swish
 from transducer_gn.model.chunk import valid_frames
 from transducer_gn.model.scaled import ScaledConv2d, ScaledLinear
@@ -16,11 +15,6 @@ from transducer_gn.model.scaled import ScaledConv2d, ScaledLinear
 CHANNELS = (8, 32, 128)
 # n outputs see step * n + extra frames of each convolution's result.
 SEEN = ((4, 3), (2, 1), (1, 0))
-
-
-def subsampled_lengths(lengths: Tensor) -> Tensor:
-    """Outputs [B] of utterances of `lengths` [B] feature frames; 0 for those shorter than 7."""
-    return torch.div(lengths - 3, SUBSAMPLING, rounding_mode="floor").clamp(min=0)
 
 
 class Subsampling(nn.Module):
@@ -47,10 +41,10 @@ class Subsampling(nn.Module):
 
         T is that of the longest utterance, but at least 1.
         """
-        outputs = subsampled_lengths(lengths)
-        frames = max(1, int(subsampled_lengths(torch.tensor(features.shape[1]))))
+        outputs = FILTER_BANKS.encoder_lengths(lengths)
+        frames = max(1, FILTER_BANKS.encoder_frames(features.shape[1]))
         features = features.masked_fill(~valid_frames(lengths, features.shape[1]).unsqueeze(2), 0.0)
-        missing = SUBSAMPLING * frames + SUBSAMPLING_OVERLAP - 1 - features.shape[1]
+        missing = FILTER_BANKS.features_seen(frames) - 1 - features.shape[1]
         # A negative `missing` drops frames at the end that no output sees.
         return self.windows(functional.pad(features, (0, 0, 1, missing)), outputs)
 

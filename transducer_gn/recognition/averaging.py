@@ -1,6 +1,6 @@
 """Averages of parameters over training."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -18,19 +18,19 @@ class RunningAverage:
     def __init__(self, model: nn.Module, start: int = 0) -> None:
         self.start = start
         self.count = 0
-        self.parameters = {name: value.detach().clone() for name, value in model.named_parameters()}
+        self.parameters = {name: value.detach().clone() for name, value in _trained(model)}
 
     def add(self, model: nn.Module) -> None:
         """Count the parameters as they are now."""
         self.count += 1
         with torch.no_grad():
-            for name, value in model.named_parameters():
+            for name, value in _trained(model):
                 self.parameters[name].lerp_(value.detach(), 1 / self.count)
 
     def restart(self, model: nn.Module, start: int) -> None:
         """Forget what came before update `start`."""
         self.start, self.count = start, 0
-        for name, value in model.named_parameters():
+        for name, value in _trained(model):
             self.parameters[name].copy_(value.detach())
 
     def state_dict(self) -> dict[str, Any]:
@@ -41,7 +41,13 @@ class RunningAverage:
         """Go on from what `state_dict` gave."""
         self.start, self.count = state["start"], state["count"]
         for name, value in self.parameters.items():
-            value.copy_(state["parameters"][name])
+            # What was frozen until now is its own average.
+            value.copy_(state["parameters"].get(name, value))
+
+
+def _trained(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Parameters that change, by their names: a frozen front end needs no average."""
+    return ((name, value) for name, value in model.named_parameters() if value.requires_grad)
 
 
 def average_between(earlier: Mapping[str, Any] | None, later: Mapping[str, Any]) -> dict[str, Tensor]:

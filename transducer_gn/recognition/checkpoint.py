@@ -5,10 +5,16 @@ and containers of these, so that reading it runs no code. Files of format 1, wri
 program, are read as well.
 """
 
+import json
 import logging
+import os
 import pickle
 import re
-from collections.abc import Mapping
+import struct
+import zipfile
+import zlib
+from collections.abc import Collection, Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -18,7 +24,8 @@ import torch
 from torch import Tensor
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.common.files import replace_when_done
+from transducer_gn.common.files import replace_when_done, write_text
+from transducer_gn.common.run_files import BRANCH
 from transducer_gn.config import Config, config_from
 
 FORMAT = "transducer_gn checkpoint 2"
@@ -139,18 +146,41 @@ class Checkpoint:
             "training": dict(vars(self.training)),
         }
         with replace_when_done(path) as sibling:
-            torch.save(content, sibling)
+            write_tensors(content, sibling)
             load_checkpoint(sibling)
+
+
+def write_tensors(content: Mapping[str, Any], path: Path) -> None:
+    """Write tensors and plain values; a disk that is full raises OSError, for which torch has an error of its own."""
+    try:
+        with path.open("wb") as file:
+            torch.save(dict(content), file)
+    except RuntimeError as error:
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
+
+
+def is_intact(path: Path) -> bool:
+    """Whether every part of a file of tensors has the checksum that was written with it; torch does not look."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None
+    except (zipfile.BadZipFile, zlib.error, struct.error, ValueError, EOFError, RuntimeError, OSError):
+        # What a damaged directory of the archive leads to.
+        return False
 
 
 def load_checkpoint(path: Path, mmap: bool = False) -> Checkpoint:
     """Read a checkpoint; UserError naming the file if it is none.
 
     Args:
-        mmap: leave tensors on disk until they are used: quick, for a look at the rest
+        mmap: leave tensors on disk until they are used, unchecked: quick, for a look at the rest
     """
     if not path.is_file():
         raise UserError(f"there is no checkpoint {path}")
+    if not mmap and not is_intact(path):
+        raise UserError(f"{path} is damaged or no checkpoint: its checksums do not fit; delete it or use another")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError, OSError) as error:
@@ -174,8 +204,11 @@ def load_checkpoint(path: Path, mmap: bool = False) -> Checkpoint:
 
 def _checkpoint_from(content: Mapping[str, Any]) -> Checkpoint:
     """The typed content of a file of the current format."""
+    config = deepcopy(content["config"])
+    # Files from before front ends had settings of their own repeat the number of filter banks.
+    config["model"]["encoder"].pop("feature_dim", None)
     return Checkpoint(
-        config=config_from(content["config"]),
+        config=config_from(config),
         progress=Progress(**content["progress"]),
         model=content["model"],
         average=content["average"],
@@ -221,20 +254,43 @@ def epoch_path(folder: Path, epoch: int) -> Path:
     return folder / f"epoch-{epoch}.pt"
 
 
+def inherited_epoch_path(folder: Path, epoch: int) -> Path:
+    """The same, of the run in this folder or of the one that it branched off from after this epoch or a later one."""
+    path = epoch_path(folder, epoch)
+    branch = folder / BRANCH
+    if path.exists() or not branch.is_file():
+        return path
+    try:
+        parent = folder / json.loads(branch.read_text(encoding="utf-8"))["from"]
+    except (json.JSONDecodeError, KeyError, TypeError):
+        raise UserError(f"{branch} cannot be read; average over fewer epochs") from None
+    return inherited_epoch_path(parent.parent, epoch)
+
+
+def note_branch(folder: Path, parent: Path) -> None:
+    """Write down where a run branched off, for averages that reach back beyond."""
+    path = os.path.relpath(parent.resolve(), folder.resolve())
+    write_text(folder / BRANCH, json.dumps({"from": path}) + "\n")
+
+
+def checkpoint_files(folder: Path) -> list[Path]:
+    """The files in a folder that have names of checkpoints."""
+    return [path for path in folder.glob("*.pt") if re.fullmatch(r"(checkpoint|epoch)-\d+\.pt", path.name)]
+
+
 def newest_checkpoint(folder: Path) -> tuple[Path, Checkpoint] | None:
     """The valid checkpoint of a folder with the most updates; files that cannot be read are named and passed over.
 
     Those of a later version of the program are not: going on from an older one would write over them.
     """
     found = []
-    for path in folder.glob("*.pt"):
-        if re.fullmatch(r"(checkpoint|epoch)-\d+\.pt", path.name):
-            try:
-                found.append((load_checkpoint(path, mmap=True).progress.step, path.name, path))
-            except NewerFormatError:
-                raise
-            except UserError as error:
-                logging.warning("%s; trying the one before", error)
+    for path in checkpoint_files(folder):
+        try:
+            found.append((load_checkpoint(path, mmap=True).progress.step, path.name, path))
+        except NewerFormatError:
+            raise
+        except UserError as error:
+            logging.warning("%s; trying the one before", error)
     for _, _, path in sorted(found, reverse=True):
         try:
             return path, load_checkpoint(path)
@@ -245,6 +301,16 @@ def newest_checkpoint(folder: Path) -> tuple[Path, Checkpoint] | None:
 
 def remove_old_checkpoints(folder: Path, keep: int) -> None:
     """Remove checkpoints within epochs but the `keep` newest; those at the end of epochs stay."""
-    steps = sorted((int(path.stem.split("-")[1]), path) for path in folder.glob("checkpoint-*.pt"))
-    for _, path in steps[:-keep]:
-        path.unlink()
+    _remove_all_but(folder, "checkpoint", keep, ())
+
+
+def remove_old_epochs(folder: Path, keep: int, also: Collection[int]) -> None:
+    """Remove checkpoints at the end of epochs but the `keep` newest and those of the epochs in `also`."""
+    _remove_all_but(folder, "epoch", keep, also)
+
+
+def _remove_all_but(folder: Path, kind: str, keep: int, also: Collection[int]) -> None:
+    numbers = sorted(int(path.stem.split("-")[1]) for path in checkpoint_files(folder) if path.name.startswith(kind))
+    for number in numbers[:-keep]:
+        if number not in also:
+            (folder / f"{kind}-{number}.pt").unlink()

@@ -4,7 +4,7 @@ A word error rate is a ratio of two sums over utterances. Everything here keeps 
 utterances, so that units can be drawn anew; utterances that share some of their sound are of one unit.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,6 +90,11 @@ class Measure:
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[AlignedPair]:
     """Pairs of words with the fewest errors, `EMPTY` on one side of an insertion or a deletion."""
     return kaldialign.align(list(reference), list(hypothesis), EMPTY)
+
+
+def edit_distance(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> int:
+    """The fewest errors that turn a reference into a hypothesis: those of `align`, without the pairs."""
+    return int(kaldialign.edit_distance(list(reference), list(hypothesis))["total"])
 
 
 def count_errors(alignment: Sequence[AlignedPair]) -> Errors:

@@ -13,7 +13,8 @@ import torch
 from lhotse import Fbank
 from torch import Tensor
 
-from transducer_gn.data.features import NUM_FEATURES, fbank
+from transducer_gn.common.framing import FILTER_BANKS
+from transducer_gn.data.features import fbank
 
 
 class OnlineFbank:
@@ -30,42 +31,49 @@ class OnlineFbank:
         self._samples = torch.zeros(0)
         self._started = False
         self._received = 0
+        self._features: list[Tensor] = []
 
-    def accept(self, samples: Tensor) -> Tensor:
-        """Features [n, 80] of windows that are now complete, after more `samples` [m] between -1 and 1."""
+    @property
+    def is_ready(self) -> bool:
+        """Whether there are features to take."""
+        return bool(self._features)
+
+    def accept(self, samples: Tensor) -> None:
+        """Compute the features of windows that are now complete, after more `samples` [m] between -1 and 1."""
         self._samples = torch.cat([self._samples, samples])
         self._received += len(samples)
         if not self._started:
             if len(self._samples) < self._lead:
-                return self._nothing()
+                return
             self._samples = torch.cat([self._samples[: self._lead].flip(0), self._samples])
             self._started = True
-        return self._complete_windows()
+        self._complete_windows()
 
-    def finish(self) -> Tensor:
-        """The remaining features [n, 80]. A stream shorter than half a window has none."""
+    def finish(self) -> None:
+        """Compute the remaining features. A stream shorter than half a window has none."""
         if self._received < self._window // 2:
-            return self._nothing()  # too short to be mirrored
+            return  # too short to be mirrored
         wanted = (self._received + self._shift // 2) // self._shift
         end = (wanted - 1) * self._shift + self._window - self._lead
         mirrored = self._samples[len(self._samples) - (end - self._received) :].flip(0)
         self._samples = torch.cat([self._samples, mirrored])
-        return self._complete_windows()
+        self._complete_windows()
 
-    def _complete_windows(self) -> Tensor:
-        """Features of all windows that the samples at hand fill; forgets samples that no later window needs."""
+    def take(self) -> Tensor:
+        """The features [n, 80] since the last call."""
+        features, self._features = self._features, []
+        return torch.cat([torch.zeros(0, FILTER_BANKS.feature_dim), *features])
+
+    def _complete_windows(self) -> None:
+        """Compute all windows that the samples at hand fill; forgets samples that no later window needs."""
         count = max(0, (len(self._samples) - self._window) // self._shift + 1)
         if count == 0:
-            return self._nothing()
+            return
         used = self._samples[: (count - 1) * self._shift + self._window]
         features = self._extractor.extract(used[None], self.sampling_rate)
         # A copy, since a slice would keep alive all samples that it was cut from.
         self._samples = self._samples[count * self._shift :].clone()
-        return torch.as_tensor(features)
-
-    @staticmethod
-    def _nothing() -> Tensor:
-        return torch.zeros(0, NUM_FEATURES)
+        self._features.append(torch.as_tensor(features))
 
 
 @cache

@@ -1,19 +1,15 @@
-"""The front ends that there are, by their settings."""
+"""The front end of a system, and whether stored feature vectors are those that it makes."""
 
-from pathlib import Path
+from collections.abc import Sequence
+from typing import cast
 
-import torch
 from torch import Tensor
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.framing import FILTER_BANKS, Framing
-from transducer_gn.common.stages import file_fingerprint
-from transducer_gn.common.units import SAMPLING_RATE
-from transducer_gn.config.front_end import FrontEndConfig
-from transducer_gn.data.features import fbank
-from transducer_gn.model.front_end import FrontEnd
-from transducer_gn.model.moonshine_features import MoonshineFeatures
-from transducer_gn.model.moonshine_file import HOW_TO_GET_IT, read_moonshine_tiny
+from transducer_gn.data.prepared import PreparedData
+from transducer_gn.model.front_end import FrontEnd, OnlineFeatures
+from transducer_gn.model.transducer import Transducer
 from transducer_gn.recognition.filter_banks import OnlineFbank
 
 
@@ -21,25 +17,46 @@ class FilterBanks:
     """The front end `filter-banks`, which satisfies the protocol `FrontEnd`."""
 
     framing: Framing = FILTER_BANKS
+    is_batched = False
 
     def compute(self, samples: Tensor) -> Tensor:
         """Filter banks [T, 80] of a whole utterance of `samples` [N]."""
-        return torch.as_tensor(fbank().extract(samples.unsqueeze(0), SAMPLING_RATE))
+        stream = self.open()
+        stream.accept(samples)
+        stream.finish()
+        return stream.take()
 
     def open(self) -> OnlineFbank:
         """A new stream."""
         return OnlineFbank()
 
+    def advance(self, streams: Sequence[OnlineFeatures]) -> list[Tensor]:
+        """The new filter banks [n, 80] of each stream."""
+        return [stream.take() for stream in cast(Sequence[OnlineFbank], streams)]
+
     def fingerprint(self) -> dict[str, object]:
         """All that the features depend on."""
-        return {"front_end": "filter-banks", "feature_dim": self.framing.feature_dim}
+        return {"front_end": "filter-banks"}
 
 
-def front_end_of(config: FrontEndConfig) -> FrontEnd:
-    """The front end of the given settings; Moonshine's is standardised only once it was fitted or loaded."""
-    if config.kind == "filter-banks":
-        return FilterBanks()
-    if not config.file:
-        raise UserError(f"model.front_end.file: moonshine-tiny needs the encoder's file; {HOW_TO_GET_IT}")
-    path = Path(config.file)
-    return MoonshineFeatures(read_moonshine_tiny(path), config, file_fingerprint(path))
+def front_end_of(model: Transducer) -> FrontEnd:
+    """What makes a model's feature vectors."""
+    return model.front_end or FilterBanks()
+
+
+def check_features(data: PreparedData, front_end: FrontEnd) -> None:
+    """Refuse prepared data whose features are not those of this front end."""
+    found, wanted = data.front_end(), front_end.fingerprint()
+    different = [name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name)]
+    if different:
+        values = {name: (_short(found.get(name)), _short(wanted.get(name))) for name in sorted(different)}
+        listed = "; ".join(f"{name} is {theirs}, not {ours}" for name, (theirs, ours) in values.items())
+        raise UserError(
+            f"{data.folder} holds features of another front end than this system's: {listed}. Choose other data or "
+            "settings, or run prepare.sh with this system's; --front-end-file takes front_end.pt of its training data"
+        )
+
+
+def _short(value: object) -> str:
+    """A value for a sentence; of checksums only the beginning."""
+    return f"{value[:8]}..." if isinstance(value, str) and len(value) == 64 else str(value)

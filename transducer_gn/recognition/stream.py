@@ -8,7 +8,6 @@ advances any number of streams together. `LiveStream` is the two in one for thos
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -16,48 +15,14 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.common.framing import Framing
 from transducer_gn.common.units import SAMPLING_RATE
+from transducer_gn.config import SHOW_ALL, DisplayConfig
 from transducer_gn.model.encoder_stream import EncoderStream, StreamingEncoder
+from transducer_gn.model.front_end import FrontEnd
 from transducer_gn.recognition.audio import check_samples
-from transducer_gn.recognition.filter_banks import OnlineFbank
-from transducer_gn.recognition.transcript import GrowingTranscript, Revisions, Spelling, Transcript
+from transducer_gn.recognition.beam_text import BeamText
+from transducer_gn.recognition.transcript import Revisions, Spelling, Transcript
 from transducer_gn.search.beam import BeamSearch, advance_over
-from transducer_gn.search.hypotheses import Beam
-
-
-class BeamText:
-    """The beam of one utterance and the text that it stands for.
-
-    Attributes:
-        beam: hypotheses after the frames so far
-        error: the sentence that says why nothing can be recognised any more; None while all is well
-    """
-
-    def __init__(self, beam: Beam, tokenizer: Spelling, framing: Framing) -> None:
-        self.beam = beam
-        self.error: str | None = None
-        self._transcript = GrowingTranscript(tokenizer, framing.frame_shift)
-
-    @property
-    def revisions(self) -> Revisions:
-        """How often and how far back the text was changed."""
-        return self._transcript.revisions
-
-    def update(self) -> None:
-        """See what the beam makes of new frames."""
-        if self.beam.faulty:
-            self.error = "the model gives weights that are NaN or infinitely large for this audio"
-            return
-        self._transcript.update(*self.beam.settle(), self.beam.frames)
-
-    def transcript(self, final: bool) -> Transcript:
-        """The text as it stands, all of it stable if it is final; UserError if recognition has failed."""
-        if self.error is not None:
-            raise UserError(self.error)
-        transcript = self._transcript.so_far()
-        # After the end nothing changes any more, whatever the other hypotheses of the beam say.
-        return replace(transcript, stable=transcript.text) if final else transcript
 
 
 @torch.no_grad()
@@ -76,16 +41,19 @@ class RecognitionStream:
     """One utterance on its way; made by `StreamingRecogniser.open`, which also recognises what it has taken.
 
     Attributes:
+        online: the front end's side of the stream, with audio that is no features yet
         encoder: the encoder's side of the stream, with the only queue of features
         text: what was recognised
     """
 
-    def __init__(self, encoder: EncoderStream, text: BeamText, framing: Framing) -> None:
+    def __init__(self, front_end: FrontEnd, encoder: EncoderStream, text: BeamText, tail: Tensor | None = None) -> None:
+        self.online = front_end.open()
         self.encoder = encoder
         self.text = text
-        self._framing = framing
-        self._fbank = OnlineFbank()
+        self._front_end = front_end
+        self._tail = tail
         self._samples = 0
+        self._ended = False
 
     @property
     def seconds(self) -> float:
@@ -95,7 +63,7 @@ class RecognitionStream:
     @property
     def is_ready(self) -> bool:
         """Whether there is a chunk to recognise."""
-        return self.text.error is None and self.encoder.is_ready
+        return self.text.error is None and (self.encoder.is_ready or self.online.is_ready)
 
     @property
     def finished(self) -> bool:
@@ -112,12 +80,13 @@ class RecognitionStream:
         self._check_open()
         samples = check_samples(samples, sampling_rate, SAMPLING_RATE)
         self._samples += len(samples)
-        self.encoder.accept(self._fbank.accept(samples))
+        self.online.accept(samples)
+        self._compute_unless_batched()
 
     def add_features(self, features: Tensor) -> None:
         """Take feature frames [n, F] in place of samples."""
         self._check_open()
-        self._samples += self._framing.samples(len(features))
+        self._samples += self._front_end.framing.samples(len(features))
         self.encoder.accept(features)
 
     def end(self) -> None:
@@ -125,8 +94,15 @@ class RecognitionStream:
         self._check_open()
         if self._samples == 0:
             raise UserError("the stream has ended without any audio")
-        self.encoder.accept(self._fbank.finish())
-        self.encoder.end()
+        self._ended = True
+        self.online.finish()
+        self._compute_unless_batched()
+        self._end_encoder()
+
+    def take_features(self, features: Tensor) -> None:
+        """Take feature vectors [n, F] that the front end has made of the audio so far."""
+        self.encoder.accept(features)
+        self._end_encoder()
 
     def partial(self) -> Transcript:
         """What is known; UserError if the stream has failed."""
@@ -135,8 +111,20 @@ class RecognitionStream:
     def _check_open(self) -> None:
         if self.text.error is not None:
             raise UserError(self.text.error)
-        if self.encoder.ended:
+        if self._ended:
             raise UserError("the stream has ended and takes no more audio")
+
+    def _compute_unless_batched(self) -> None:
+        if not self._front_end.is_batched:
+            (features,) = self._front_end.advance([self.online])
+            self.encoder.accept(features)
+
+    def _end_encoder(self) -> None:
+        """Tell the encoder of the end once there is nothing more to come from the front end."""
+        if self._ended and not self.online.is_ready:
+            if self._tail is not None and len(self._tail):
+                self.encoder.accept(self._tail)
+            self.encoder.end()
 
 
 class StreamingRecogniser:
@@ -145,15 +133,29 @@ class StreamingRecogniser:
     Open a stream for each utterance, `add` audio to each as it comes, and call `advance` with all of them.
 
     Args:
+        front_end: makes feature vectors of audio
         encoder: of the model, with the chunks that are recognised together
         search: over the same model
         tokenizer: spells tokens
+        tail: [n, F] feature frames that follow an utterance; None for none
+        display: what streams show of their texts
     """
 
-    def __init__(self, encoder: StreamingEncoder, search: BeamSearch, tokenizer: Spelling) -> None:
+    def __init__(
+        self,
+        front_end: FrontEnd,
+        encoder: StreamingEncoder,
+        search: BeamSearch,
+        tokenizer: Spelling,
+        tail: Tensor | None = None,
+        display: DisplayConfig = SHOW_ALL,
+    ) -> None:
+        self.front_end = front_end
         self.encoder = encoder
         self.search = search
         self.tokenizer = tokenizer
+        self.tail = tail
+        self.display = display
 
     @property
     def chunk_seconds(self) -> float:
@@ -163,9 +165,8 @@ class StreamingRecogniser:
     @torch.no_grad()
     def open(self) -> RecognitionStream:
         """A new stream."""
-        framing = self.encoder.framing
-        text = BeamText(self.search.start(1)[0], self.tokenizer, framing)
-        return RecognitionStream(self.encoder.open(), text, framing)
+        text = BeamText(self.search.start(1)[0], self.tokenizer, self.encoder.framing, self.display)
+        return RecognitionStream(self.front_end, self.encoder.open(), text, self.tail)
 
     def advance(self, streams: Iterable[RecognitionStream]) -> None:
         """Recognise all chunks that are complete. A stream that fails says so in its text; the others go on."""
@@ -175,6 +176,9 @@ class StreamingRecogniser:
 
     def step(self, streams: list[RecognitionStream]) -> None:
         """Recognise one chunk of each of the streams, all of which are ready, in one batch."""
+        heard = [stream for stream in streams if stream.online.is_ready]
+        for stream, new in zip(heard, self.front_end.advance([stream.online for stream in heard]), strict=True):
+            stream.take_features(new)
         frames = self.encoder.step([stream.encoder for stream in streams])
         advance_texts(self.search, [stream.text for stream in streams], frames)
 

@@ -6,6 +6,7 @@ already, as validation does during training.
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -17,23 +18,33 @@ from torch import Tensor
 
 from transducer_gn.common.errors import UserError, require
 from transducer_gn.common.units import SAMPLING_RATE
-from transducer_gn.config import Config, RecognitionConfig, SystemConfig
+from transducer_gn.config import EVERYDAY, SHOW_ALL, Config, DisplayConfig, RecognitionConfig, SystemConfig
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.model.chunk import FULL_CONTEXT, Chunk, evaluation_chunk
 from transducer_gn.model.encoder_stream import StreamingEncoder
+from transducer_gn.model.front_end import FrontEnd
 from transducer_gn.model.transducer import Transducer, build_model
 from transducer_gn.recognition.audio import check_samples, read_pieces
 from transducer_gn.recognition.averaging import average_between
-from transducer_gn.recognition.checkpoint import Checkpoint, Progress, epoch_path, load_checkpoint, step_path
-from transducer_gn.recognition.filter_banks import OnlineFbank
-from transducer_gn.recognition.stream import BeamText, LiveStream, StreamingRecogniser, advance_texts
+from transducer_gn.recognition.beam_text import BeamText
+from transducer_gn.recognition.checkpoint import (
+    Checkpoint,
+    Progress,
+    epoch_path,
+    inherited_epoch_path,
+    load_checkpoint,
+    step_path,
+)
+from transducer_gn.recognition.devices import chosen_device
+from transducer_gn.recognition.front_end import front_end_of
+from transducer_gn.recognition.stream import LiveStream, StreamingRecogniser, advance_texts
 from transducer_gn.recognition.transcript import Transcript
 from transducer_gn.search.beam import BeamSearch
 
-# For those who use a system rather than measure it: more hypotheses cost time and change few words.
-EVERYDAY = RecognitionConfig(beam=4)
-
 BEST_EPOCH = SystemConfig()
+
+# Filter banks of silence: the logarithm of the least energy there is.
+SILENCE = math.log(1e-10)
 
 # Samples of a recording that are recognised at a time, so that memory does not grow with it.
 PIECE = 10 * SAMPLING_RATE
@@ -82,15 +93,23 @@ class System:
             stream.accept(piece)
         return stream.finish()
 
-    def stream(self, settings: RecognitionConfig = EVERYDAY) -> LiveStream:
+    def stream(self, settings: RecognitionConfig = EVERYDAY, display: DisplayConfig = SHOW_ALL) -> LiveStream:
         """A new stream: audio in pieces of any size, text as it becomes known. To share steps, see `recogniser`."""
         _check_method(settings)
-        return LiveStream(self.recogniser(settings))
+        return LiveStream(self.recogniser(settings, display))
 
-    def recogniser(self, settings: RecognitionConfig = EVERYDAY) -> StreamingRecogniser:
-        """Recognises many streams together by beam search."""
+    def recogniser(
+        self, settings: RecognitionConfig = EVERYDAY, display: DisplayConfig = SHOW_ALL
+    ) -> StreamingRecogniser:
+        """Recognises many streams together by beam search; `display` says what to show of what may still change."""
         encoder = StreamingEncoder(self.model.encoder, self.chunk(settings))
-        return StreamingRecogniser(encoder, self._search(settings), self.tokenizer)
+        search, tail = self._search(settings), self.tail(settings)
+        return StreamingRecogniser(self.front_end, encoder, search, self.tokenizer, tail, display)
+
+    @property
+    def front_end(self) -> FrontEnd:
+        """What makes its feature vectors."""
+        return front_end_of(self.model)
 
     @property
     def device(self) -> torch.device:
@@ -112,11 +131,21 @@ class System:
         require(
             size is None or self.config.model.encoder.causal, "--chunk", "this system looks ahead and has no chunks"
         )
+        self.config.model.front_end.check_chunk(size, "--chunk")
         return FULL_CONTEXT if size is None else Chunk(size, left)
 
     def tokens_per_frame(self, settings: RecognitionConfig) -> int:
         """Most tokens at one frame."""
         return settings.max_tokens_per_frame or self.config.searched_tokens_per_frame()
+
+    def tail(self, settings: RecognitionConfig) -> Tensor:
+        """[n, F] feature frames of silence that follow an utterance."""
+        own = self.config.model.streaming.tail_padding
+        count = own if settings.tail_padding is None else settings.tail_padding
+        require(
+            count == 0 or self.model.front_end is None, "--tail-padding", "only filter banks have frames of silence"
+        )
+        return torch.full((count, self.front_end.framing.feature_dim), SILENCE, device=self.device)
 
     def describe(self, settings: RecognitionConfig) -> str:
         """A name for the files of what it recognises."""
@@ -124,7 +153,8 @@ class System:
         how = "lookahead" if chunk.size is None else f"streaming-chunk-size-{chunk.size}-left-context-{chunk.left}"
         kind = "chunk-by-chunk-" if settings.streaming == "chunks" else ""
         search = f"beam-{settings.beam}" if settings.method == "beam" else "greedy"
-        return f"{self.name}-{kind}{how}-{search}"
+        tail = f"-tail-{count}" if (count := len(self.tail(settings))) else ""
+        return f"{self.name}-{kind}{how}-{search}{tail}"
 
     def _search(self, settings: RecognitionConfig) -> BeamSearch:
         return BeamSearch(self.model, settings.beam, self.alpha, self.tokens_per_frame(settings))
@@ -135,8 +165,7 @@ class System:
         _check_method(settings)
         samples = torch.cat(list(pieces))
         require(len(samples) > 0, "audio", "there is none")
-        fbank = OnlineFbank()
-        features = torch.cat([fbank.accept(samples), fbank.finish()]).to(self.device)
+        features = torch.cat([self.front_end.compute(samples).to(self.device), self.tail(settings)])
         search = self._search(settings)
         text = BeamText(search.start(1)[0], self.tokenizer, self.model.encoder.framing)
         lengths = torch.tensor([len(features)])
@@ -207,7 +236,7 @@ def build_system(
     model = build_model(config.model)
     model.load_state_dict(checkpoint.model)
     model.eval().requires_grad_(False)
-    device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = device or chosen_device()
     return System(name, model.to(device), config, Tokenizer(checkpoint.tokenizer), alpha)
 
 
@@ -226,7 +255,7 @@ def read_parameters(folder: Path, choice: SystemConfig) -> tuple[str, Checkpoint
     earlier = None
     # From the very beginning there is nothing to take away, unless the average began anew when alpha had moved.
     if choice.avg < epoch or checkpoint.average["start"] > 0:
-        earlier = load_checkpoint(epoch_path(folder, epoch - choice.avg)).average
+        earlier = load_checkpoint(inherited_epoch_path(folder, epoch - choice.avg)).average
     model = checkpoint.model | average_between(earlier, checkpoint.average)
     return f"epoch-{epoch}-avg-{choice.avg}", replace(checkpoint, model=model)
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from transducer_gn.common.framing import Framing
+
 WORD_START = "\u2581"
 
 
@@ -85,12 +87,12 @@ class GrowingTranscript:
 
     Attributes:
         tokenizer: spells tokens
-        seconds_per_frame: from one encoder frame to the next
+        framing: when frames are emitted
         revisions: what was changed so far
     """
 
     tokenizer: Spelling
-    seconds_per_frame: float
+    framing: Framing
     revisions: Revisions = field(default_factory=Revisions)
     _words: list[Word] = field(default_factory=list)
     _settled_text: str = ""
@@ -126,6 +128,19 @@ class GrowingTranscript:
         settled_words = [self._word(group) for group in self._group(self._open)]
         return Transcript(text=self._join(open_words), stable=self._join(settled_words), words=self._words + open_words)
 
+    def take(self) -> tuple[list[Word], list[Word]]:
+        """Whole words that became settled since the last call, which are forgotten here, and the words after them.
+
+        For streams without end: what is kept does not grow with what was said.
+        """
+        taken, self._words, self._settled_text = self._words, [], ""
+        return taken, [self._word(group) for group in self._group(self._open + self._tail)]
+
+    def spelt(self, tokens: Sequence[int]) -> list[str]:
+        """The words that would follow the whole settled ones if `tokens` came after all settled tokens."""
+        groups = self._group(self._open + [(token, 0) for token in tokens])
+        return [self.tokenizer.decode([token for token, _ in group]) for group in groups]
+
     def _join(self, words: list[Word]) -> str:
         return " ".join(([self._settled_text] if self._settled_text else []) + [word.text for word in words])
 
@@ -140,7 +155,8 @@ class GrowingTranscript:
 
     def _word(self, group: list[tuple[int, int]]) -> Word:
         text = self.tokenizer.decode([token for token, _ in group])
-        return Word(text, group[0][1] * self.seconds_per_frame, (group[-1][1] + 1) * self.seconds_per_frame)
+        start, end = (self.framing.emission_seconds(frame) for frame in (group[0][1], group[-1][1] + 1))
+        return Word(text, start, end)
 
     def _record(self, now: list[tuple[int, int]], frames: int) -> None:
         """Compare with what was shown before."""
@@ -150,4 +166,5 @@ class GrowingTranscript:
                 break
             kept += 1
         withdrawn = self._tail[kept:]
-        self.revisions.record(len(withdrawn), (frames - withdrawn[0][1]) * self.seconds_per_frame if withdrawn else 0.0)
+        back = frames - withdrawn[0][1] if withdrawn else 0
+        self.revisions.record(len(withdrawn), back * self.framing.frame_shift)

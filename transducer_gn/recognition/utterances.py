@@ -1,7 +1,8 @@
 """Recognising batches: beam or greedy search, over whole utterances or truly chunk by chunk."""
 
+import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -11,37 +12,28 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.common.stages import file_fingerprint
 from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.batches import Batch
+from transducer_gn.data.layout import part_manifest
 from transducer_gn.data.prepared import PreparedData
+from transducer_gn.recognition.display_policy import Shown, stable_words
 from transducer_gn.recognition.error_rates import Recognised
 from transducer_gn.recognition.stream import RecognitionStream, StreamingRecogniser
 from transducer_gn.recognition.system import System
-from transducer_gn.search.beam import beam_search
+from transducer_gn.search.beam import search_together
 from transducer_gn.search.greedy import greedy_search
+from transducer_gn.search.rules import SearchRules
 
 
 def recognition_identity(system: System, settings: RecognitionConfig, data: PreparedData, part: str) -> dict[str, Any]:
     """Everything that hypotheses for a set depend on."""
-    manifest = data.folder / "fbank" / f"cuts_{part}.jsonl.gz"
+    manifest = part_manifest(data.folder, part)
     return {
         "parameters": system.fingerprint,
         "alpha": system.alpha,
         "settings": asdict(settings),
         "tokens_per_frame": system.tokens_per_frame(settings),
+        "tail_padding": len(system.tail(settings)),
         "utterances": file_fingerprint(manifest) if manifest.is_file() else None,
     }
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What a streaming recogniser shows at one moment.
-
-    Attributes:
-        seconds: of audio that have been heard by then
-        words: of the text that is shown
-    """
-
-    seconds: float
-    words: list[str]
 
 
 @torch.no_grad()
@@ -49,8 +41,20 @@ def recognise(system: System, batch: Batch, settings: RecognitionConfig) -> list
     """Recognise the utterances of a batch, which is on the system's device."""
     if settings.streaming == "chunks":
         return recognised(batch, [history[-1].words for history in show(system, batch, settings)])
-    encoded = system.model.encoder(batch.features, batch.feature_lengths, system.chunk(settings))
+    padded = with_tail(batch, system.tail(settings))
+    encoded = system.model.encode(padded.features, padded.feature_lengths, system.chunk(settings))
     return recognise_frames(system, batch, encoded, settings)
+
+
+def with_tail(batch: Batch, tail: Tensor) -> Batch:
+    """A batch with feature frames [n, F] after the end of each utterance."""
+    count = len(tail)
+    if count == 0:
+        return batch
+    features = torch.nn.functional.pad(batch.features, (0, 0, 0, count))
+    for row, length in enumerate(batch.feature_lengths.tolist()):
+        features[row, length : length + count] = tail
+    return replace(batch, features=features, feature_lengths=batch.feature_lengths + count)
 
 
 def recognise_frames(
@@ -62,7 +66,9 @@ def recognise_frames(
         if settings.method == "greedy":
             found = greedy_search(system.model, *encoded, max_tokens_per_frame=most)
         else:
-            found = beam_search(system.model, *encoded, settings.beam, 1, system.alpha, most)
+            graph = system.config.search.graph == "auto"
+            rules = SearchRules(settings.beam, system.alpha, most, graph=graph)
+            found = search_together(system.model, [encoded], rules).best(1)
     except ValueError as error:
         raise UserError(f"cannot recognise the batch of {batch.ids[0]}: {error}") from error
     return recognised(batch, [system.tokenizer.decode(hypotheses[0]).split() for hypotheses in found.tokens])
@@ -88,20 +94,25 @@ def show(system: System, batch: Batch, settings: RecognitionConfig) -> list[list
     recogniser = system.recogniser(settings)
     streams = [recogniser.open() for _ in range(len(batch))]
     for stream, features, length in zip(streams, batch.features, batch.feature_lengths.tolist(), strict=True):
-        stream.add_features(features[:length])
+        (stream.add if batch.is_audio else stream.add_features)(features[:length])
         stream.end()
     histories: list[list[Shown]] = [[] for _ in streams]
     framing, size = recogniser.encoder.framing, recogniser.encoder.size
-    for number, ready in enumerate(_rounds(recogniser, streams), start=1):
+    for number, (ready, computed) in enumerate(_rounds(recogniser, streams), start=1):
         heard = framing.seconds_heard(number * size)
         for position in ready:
-            words = streams[position].partial().text.split()
-            histories[position].append(Shown(min(heard, streams[position].seconds), words))
+            stream = streams[position]
+            transcript = stream.partial()
+            stable = stable_words(transcript, stream.finished)
+            histories[position].append(
+                Shown(min(heard, stream.seconds), transcript.text.split(), stable, round(computed, 6))
+            )
     return [history or [Shown(stream.seconds, [])] for history, stream in zip(histories, streams, strict=True)]
 
 
-def _rounds(recogniser: StreamingRecogniser, streams: list[RecognitionStream]) -> Iterator[list[int]]:
-    """Recognise one chunk of each stream after another; yields the streams that had one."""
+def _rounds(recogniser: StreamingRecogniser, streams: list[RecognitionStream]) -> Iterator[tuple[list[int], float]]:
+    """Recognise one chunk of each stream after another; yields the streams that had one, and the seconds it took."""
     while ready := [position for position, stream in enumerate(streams) if stream.is_ready]:
+        began = time.perf_counter()
         recogniser.step([streams[position] for position in ready])
-        yield ready
+        yield ready, time.perf_counter() - began

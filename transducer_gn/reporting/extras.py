@@ -7,9 +7,11 @@ from pathlib import Path
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation.bootstrap import Difference
 from transducer_gn.evaluation.latency import UtteranceTimes
-from transducer_gn.evaluation.latency_results import TokenChoice
+from transducer_gn.evaluation.latency_results import Latency, TokenChoice
+from transducer_gn.evaluation.results import Results
 from transducer_gn.recognition.error_rates import Measure, Recognised
 from transducer_gn.reporting.figure import ReportFigure
+from transducer_gn.reporting.table import Table
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,23 @@ class Comparison:
     challenger: Path
     data: PreparedData
     part: str
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A trained system and what was measured of it on a test set.
+
+    Attributes:
+        name: of its run
+        folder: of its run
+        results: of decoding
+        latency: when words come out; None if that was not measured
+    """
+
+    name: str
+    folder: Path
+    results: Results
+    latency: Latency | None
 
 
 class Extras:
@@ -54,6 +73,14 @@ class Extras:
 
     def figures(self, comparison: Comparison) -> list[ReportFigure]:
         """Figures of what the two systems of the key table do."""
+        return []
+
+    def tables(self, systems: Sequence[Evaluated]) -> list[Table]:
+        """Tables of all systems that were decoded on the set of the key table."""
+        return []
+
+    def training_figures(self, systems: Sequence[Evaluated]) -> list[ReportFigure]:
+        """Figures of the same systems over training, where every epoch was measured."""
         return []
 
 

@@ -10,14 +10,16 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import write_text
 from transducer_gn.common.json_files import write_json
 from transducer_gn.data.prepared import PreparedData
+from transducer_gn.evaluation.latency_results import summary_values
 from transducer_gn.evaluation.results import measure_summary
 from transducer_gn.reporting import figures, tables
 from transducer_gn.reporting.comparisons import comparison_values
-from transducer_gn.reporting.extras import Comparison
+from transducer_gn.reporting.extras import Comparison, Evaluated
 from transducer_gn.reporting.figure import ReportFigure
 from transducer_gn.reporting.over_seeds import compare_over_seeds, seeds_table
 from transducer_gn.reporting.page import html_page
 from transducer_gn.reporting.runs import Run, choose_lookahead, headline_set
+from transducer_gn.reporting.stability_tables import runs_stability_table
 from transducer_gn.reporting.table import Table
 
 
@@ -105,24 +107,36 @@ def make_report(
         shown.append(seeds_table(compared, names, pair.part))
         values["seeds"] = {name: asdict(over) | {"changes": over.changes} for name, over in compared.items()}
     shown += [tables.results_table(runs, baseline)] if part is not None else []
-    groups = tables.groups_table(runs, part) if part is not None else None
-    shown += [groups] if groups else []
+    if part is not None:
+        found = tables.groups_table(runs, part), runs_stability_table(runs, baseline, part)
+        shown += [table for table in found if table is not None]
+    added = evaluated(runs, part)
+    shown += runs[0].extras.tables(added) if added else []
     shown += [tables.time_table(runs, baseline), tables.runs_table(runs)]
     shown += [tables.public_table()] if tables.is_librispeech(runs) else []
     drawn = training_figures(runs, baseline, challenger)
     if pair is not None and key is not None:
         drawn += pair.figures(data_dir)
+    drawn += runs[0].extras.training_figures(added) if added else []
     return Report(title, key, shown, drawn, values)
+
+
+def evaluated(runs: Sequence[Run], part: str | None) -> list[Evaluated]:
+    """The runs that were decoded on a set, as what a corpus adds to a report sees them."""
+    return [
+        Evaluated(run.name, run.folder, run.results[part], run.latencies.get(part))
+        for run in sorted(runs, key=tables.order)
+        if part is not None and part in run.results
+    ]
 
 
 def training_figures(runs: Sequence[Run], baseline: Run | None, challenger: Run | None) -> list[ReportFigure]:
     """The paper's figures, as far as there are runs for them."""
     if challenger is None:
         return []
-    local = [
-        ("local" + (", continued" if run.branch_epoch else ""), run) for run in runs if run.is_local and run.is_plain
-    ]
-    alike = [run for run in runs if run.is_plain and not run.is_local and same_regulariser(run, challenger)]
+    plain = [run for run in runs if run.is_plain and not run.is_mwer]
+    local = [("local" + (", continued" if run.branch_epoch else ""), run) for run in plain if run.is_local]
+    alike = [run for run in plain if not run.is_local and same_regulariser(run, challenger)]
     by_alpha = [
         r for r in alike if (r.branch_epoch, r.competitors) == (challenger.branch_epoch, challenger.competitors)
     ]
@@ -148,6 +162,10 @@ def training_figures(runs: Sequence[Run], baseline: Run | None, challenger: Run 
         lines = [(f"N {run.competitors}", run) for run in sorted(by_count, key=lambda run: run.competitors or 0)]
         caption = f"Word error rates on the dev set by number of competitors, alpha {challenger.alpha:g}."
         found.append(figures.wer_figure("wer-by-competitors", local + lines, runs, caption))
+    if any(run.is_mwer for run in runs):
+        lines = [(run.name, run) for run in sorted(runs, key=tables.order) if run.is_plain]
+        caption = "Word error rates on the dev set by objective: likelihood, expected errors, or both."
+        found.append(figures.wer_figure("wer-by-objective", lines, runs, caption))
     return [figure for figure in found if figure is not None]
 
 
@@ -172,6 +190,7 @@ def run_values(runs: Sequence[Run]) -> dict[str, Any]:
                 "seconds_per_epoch": run.seconds_per_epoch(),
                 "problems": run.problems,
                 "emission_ms": tables.emission_means(run),
+                "stability": {part: summary_values(times).get("stability") for part, times in run.latencies.items()},
                 "error_rates": {
                     part: {name: measure_summary(measure) for name, measure in run.measures(part).items()}
                     for part in run.results

@@ -82,9 +82,14 @@ class Run:
         return self.config is not None and not self.is_lookahead and not self.is_finite_state
 
     @property
+    def is_mwer(self) -> bool:
+        """Whether it is trained for minimum word error rate, alone or besides."""
+        return self.config is not None and self.config.mwer.is_used
+
+    @property
     def competitors(self) -> int | None:
         """N; None where there are none."""
-        if self.config is None or self.is_local or self.config.normalisation.exact:
+        if self.config is None or self.config.normalisation.exact or (self.is_local and not self.is_mwer):
             return None
         return self.config.competitors.count
 
@@ -216,7 +221,7 @@ def choose_baseline(runs: Sequence[Run], name: str | None = None, known: Sequenc
         return named(runs, name, "--baseline")
     if (found := last_of([run for run in runs if run.best], known)) is not None:
         return found
-    candidates = [run for run in runs if run.is_local and run.is_plain]
+    candidates = [run for run in runs if run.is_local and run.is_plain and not run.is_mwer]
     return max(candidates, key=lambda run: run.step, default=None)
 
 
@@ -281,6 +286,10 @@ def normalisation_text(run: Run) -> str:
     else:
         text = f"global, alpha {run.alpha:g}"
         extras += ["exact Z"] if run.config.normalisation.exact else [f"N {run.competitors}"]
+    if run.is_mwer:
+        mwer = run.config.mwer
+        extras += [f"N {run.competitors}"] if run.is_local else []
+        extras.append(f"MWER {mwer.weight:g}, {mwer.scores} scores")
     if run.is_finite_state:
         extras.append(f"finite-state, vocabulary {run.config.model.vocab_size}")
     if run.is_lookahead:

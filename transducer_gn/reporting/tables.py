@@ -14,6 +14,7 @@ from transducer_gn.reporting.comparisons import (
 )
 from transducer_gn.reporting.published import PAPER_HOURS_PER_EPOCH, PAPER_SYSTEMS, PUBLIC_SYSTEMS
 from transducer_gn.reporting.runs import Run, decoded_sets, headline_set, normalisation_text
+from transducer_gn.reporting.stability_tables import ends_note, stability_rows
 from transducer_gn.reporting.system_tables import comparison_row, measure_name
 from transducer_gn.reporting.table import Table, percent
 
@@ -42,6 +43,8 @@ def key_table(baseline: Run, challenger: Run, part: str, lookahead: Run | None =
             "Emission: expected time over all alignments of the reference. Shown, changed: by the live recogniser, "
             "words that both get right. Below 0 is earlier."
         )
+        if latency.stability:
+            notes.append(ends_note(baseline.latencies[part], baseline.name))
     notes += baseline.extras.key_notes(differences)
     if lookahead is not None and (closed := gap_closed(baseline, challenger, lookahead, part)) is not None:
         rate = lookahead.results[part].measures()["all"].rate
@@ -61,7 +64,8 @@ def latency_rows(latency: LatencyDifference, chosen: Sequence[str]) -> list[list
         ("word first shown", latency.shown),
         ("word last changed", latency.settled),
     ]
-    return [comparison_row(f"{name}, ms", difference, 1) for name, difference in named if difference is not None]
+    rows = [comparison_row(f"{name}, ms", difference, 1) for name, difference in named if difference is not None]
+    return rows + stability_rows(latency.stability)
 
 
 def results_table(runs: Sequence[Run], baseline: Run | None) -> Table:
@@ -137,7 +141,7 @@ def groups_table(runs: Sequence[Run], part: str) -> Table | None:
 def time_table(runs: Sequence[Run], baseline: Run | None) -> Table:
     """Time of one epoch by number of competitors, over that of the baseline, or else of the first local run."""
     timed = [run for run in sorted(runs, key=order) if not math.isnan(run.seconds_per_epoch())]
-    local = [run for run in timed if run.is_local and run.is_plain]
+    local = [run for run in timed if run.is_local and run.is_plain and not run.is_mwer]
     reference = baseline if baseline in local else next(iter(local), None)
     rows = []
     for run in timed:

@@ -34,34 +34,21 @@ at a value costs nothing. On an accelerator, whole utterances are searched by `t
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from transducer_gn.common.units import BLANK
 from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
-from transducer_gn.lattice.interpolation import Interpolation
-from transducer_gn.model.constants import constant
+from transducer_gn.model.constants import Kind, constant
+from transducer_gn.search.alone import SearchAlone
 from transducer_gn.search.device_run import run_on_device
+from transducer_gn.search.frames import JoinedFrames
 from transducer_gn.search.hypotheses import Beam, Finished, NBest, Round, Times, check_faulty, check_frames, nbest_of
 from transducer_gn.search.on_device import DeviceSearch
 from transducer_gn.search.prefixes import PREFIX_BYTES, PrefixStore, SearchedModel
-
-
-@dataclass(slots=True)
-class Weighed:
-    """The points of a round at a frame.
-
-    Attributes:
-        logits: [n, V] raw weights of all arcs
-        log_sums: [n] what they sum to, or 0 where all of them are -inf
-        offsets: [n] what turns a raw weight into a promise
-    """
-
-    logits: Tensor
-    log_sums: Tensor
-    offsets: Tensor
+from transducer_gn.search.rounds import Weighed, choose_extensions
+from transducer_gn.search.rules import SearchRules
 
 
 class BeamSearch:
@@ -74,21 +61,26 @@ class BeamSearch:
         beam: K, hypotheses kept per utterance
         alpha: weight of local normalisation, from 0 to 1
         max_tokens_per_frame: S
+        exact: see `transducer_gn.search.rules.SearchRules`
     """
 
     def __init__(
-        self, model: SearchedModel, beam: int, alpha: float, max_tokens_per_frame: int = DEFAULT_TOKENS_PER_FRAME
+        self,
+        model: SearchedModel,
+        beam: int,
+        alpha: float,
+        max_tokens_per_frame: int = DEFAULT_TOKENS_PER_FRAME,
+        exact: bool = False,
     ) -> None:
-        if beam < 1:
-            raise ValueError(f"beam must be at least 1, not {beam}")
-        if max_tokens_per_frame < 1:
-            raise ValueError(f"max_tokens_per_frame must be at least 1, not {max_tokens_per_frame}")
-        self.interpolation = Interpolation(alpha)
+        rules = SearchRules(beam, alpha, max_tokens_per_frame, exact)
+        self.interpolation = rules.interpolation
         self.beam = beam
         self.max_tokens_per_frame = max_tokens_per_frame
-        self._joiner = constant(model.joiner)
+        kind: Kind = "exact" if exact else "quick"
+        self._joiner = constant(model.joiner, kind)
         with torch.no_grad():
-            self._store = PrefixStore(constant(model.predictor), self._joiner)
+            self._store = PrefixStore(constant(model.predictor, kind), self._joiner)
+        self._alone = None if exact else SearchAlone(self._joiner, self._store, rules)
 
     def start(self, batch: int) -> list[Beam]:
         """Beams of the empty sequence alone, before any frame, one for each utterance."""
@@ -98,6 +90,15 @@ class BeamSearch:
             beams.append(Beam(root, [root]))
             self._store.hold(beams[-1])
         return beams
+
+    @torch.no_grad()
+    def advance_alone(self, beam: Beam, frames: Tensor) -> None:
+        """Take one beam over frames [T, J]."""
+        if self._alone is not None:
+            self._alone.advance(beam, frames)
+            return
+        for t in range(len(frames)):
+            self.advance([beam], frames[t : t + 1])
 
     @torch.no_grad()
     def advance(self, beams: Sequence[Beam], frame: Tensor) -> None:
@@ -114,7 +115,7 @@ class BeamSearch:
                 break
             hypotheses = self._extend(beams, hypotheses, weighed, finished)
         for beam, own in zip(beams, finished, strict=True):
-            self._next(beam, own)
+            beam.follow(own, own.best(self.beam))
 
     def project(self, encoder_out: Tensor) -> Tensor:
         """Frames [B, T, J] to advance over from encoder frames [B, T, D]."""
@@ -188,10 +189,7 @@ class BeamSearch:
             if not alone > -math.inf:
                 continue
             if place is None:
-                own.scores.append(score)
-                own.ranks.append(rank)
-                own.prefixes.append(prefix)
-                own.times.append(times)
+                own.add(score, rank, prefix, times)
                 continue
             if alone > own.ranks[place]:
                 own.times[place] = times
@@ -214,7 +212,7 @@ class BeamSearch:
 
     def _extend(self, beams: Sequence[Beam], hypotheses: Round, weighed: Weighed, finished: list[Finished]) -> Round:
         """The next round: the most promising extensions, with their prefixes in the store."""
-        chosen, ends = self._choose(hypotheses, weighed, finished)
+        chosen, ends = choose_extensions(hypotheses, weighed, finished, self.beam)
         if not chosen:
             return Round(weighed.log_sums[:0], [], [], ends)
         vocabulary = weighed.logits.shape[1]
@@ -229,58 +227,6 @@ class BeamSearch:
             times += [(beam.frames, hypotheses.times[row]) for row, _ in chosen[start:end]]
             start = end
         return Round(hypotheses.scores.index_select(0, rows) + weights, prefixes, times, ends)
-
-    def _choose(
-        self, hypotheses: Round, weighed: Weighed, finished: list[Finished]
-    ) -> tuple[list[tuple[int, int]], list[int]]:
-        """Row and token of the extensions of highest promise, utterance by utterance, and where each one's end."""
-        # The highest promise of a row is that of its largest weight: adding the same to all keeps their order.
-        best = (weighed.logits[:, 1:].amax(1) + weighed.offsets).float().tolist()
-        thresholds, rows, start = [], [], 0
-        for own, end in zip(finished, hypotheses.ends, strict=True):
-            thresholds.append(own.threshold(self.beam))
-            rows += [row for row in range(start, end) if best[row] > thresholds[-1]]
-            start = end
-        if not rows:
-            return [], [0] * len(finished)
-        candidates = self._candidates(weighed, rows)
-        chosen: list[tuple[int, int]] = []
-        ends, waiting = [], 0
-        for threshold, end in zip(thresholds, hypotheses.ends, strict=True):
-            found: list[tuple[float, int, int]] = []
-            while waiting < len(rows) and rows[waiting] < end:
-                found += [entry for entry in candidates[waiting] if -entry[0] > threshold]
-                waiting += 1
-            found.sort()
-            chosen += [(row, token) for _, row, token in found[: self.beam]]
-            ends.append(len(chosen))
-        return chosen, ends
-
-    def _candidates(self, weighed: Weighed, rows: list[int]) -> list[list[tuple[float, int, int]]]:
-        """For each of the rows, (-promise, row, token) of its K best extensions, as they are compared."""
-        index = torch.tensor(rows, device=weighed.logits.device)
-        promises = weighed.logits.index_select(0, index)[:, 1:] + weighed.offsets.index_select(0, index)[:, None]
-        promises = promises.float()
-        count = min(self.beam, promises.shape[1])
-        values, tokens = promises.topk(min(count + 1, promises.shape[1]))
-        candidates = []
-        for place, (row, own, ids) in enumerate(zip(rows, values.tolist(), tokens.tolist(), strict=True)):
-            if len(own) > count and own[count] == own[count - 1]:
-                # Which of equal promises come first is left open by topk, but not by the rules.
-                own, ids = (part[:count].tolist() for part in promises[place].sort(descending=True, stable=True))
-            entries = zip(own[:count], ids[:count], strict=True)
-            candidates.append([(-promise, row, token + 1) for promise, token in entries])
-        return candidates
-
-    def _next(self, beam: Beam, finished: Finished) -> None:
-        """The best of the finished hypotheses as the beam at the next frame."""
-        beam.frames += 1
-        order = sorted(range(len(finished.ranks)), key=finished.ranks.__getitem__, reverse=True)[: self.beam]
-        beam.prefixes = [finished.prefixes[place] for place in order]
-        beam.times = [finished.times[place] for place in order]
-        top = finished.scores[order[0]] if order else 0.0
-        beam.scores = [finished.scores[place] - top for place in order]
-        beam.offset += top
 
     def _tensor(self, values: list[float]) -> Tensor:
         """Scores [n] in the model's precision."""
@@ -302,14 +248,18 @@ def advance_over(search: BeamSearch, beams: list[Beam], encoder_out: Tensor, len
         encoder_out: [B, T, D]
         lengths: B numbers of frames
     """
-    # Utterances that have not ended come first, so that they are a slice of every frame.
-    order = sorted(range(len(lengths)), key=lambda utterance: -lengths[utterance])
-    frames = search.project(encoder_out if order == sorted(order) else encoder_out[order])
-    running = [beams[utterance] for utterance in order]
-    for t in range(max(lengths, default=0)):
-        while lengths[order[len(running) - 1]] <= t:
-            running.pop()
-        search.advance(running, frames[: len(running), t])
+    _advance(search, beams, JoinedFrames.of([search.project(encoder_out)], [lengths]))
+
+
+def _advance(search: BeamSearch, beams: list[Beam], frames: JoinedFrames) -> None:
+    """See `advance_over`."""
+    if len(beams) == 1:
+        start, length = frames.starts[0], frames.lengths[0]
+        search.advance_alone(beams[0], frames.frames[start : start + length])
+        return
+    longest_first = [beams[utterance] for utterance in frames.longest_first()]
+    for frame in frames.by_time():
+        search.advance(longest_first[: len(frame)], frame)
 
 
 def beam_search(
@@ -338,16 +288,32 @@ def beam_search(
     """
     if not 1 <= nbest <= beam:
         raise ValueError(f"nbest must be between 1 and beam = {beam}, not {nbest}")
-    lengths = check_frames(encoder_out, frame_lengths)
-    if may_look(encoder_out):
-        search = BeamSearch(model, beam, alpha, max_tokens_per_frame)
-        beams = search.start(len(lengths))
-        advance_over(search, beams, encoder_out, lengths)
-        check_faulty([own.faulty for own in beams])
-        return search.hypotheses(beams).best(nbest)
-    with torch.no_grad():
-        on_device = DeviceSearch(model, len(lengths), beam, Interpolation(alpha), max_tokens_per_frame)
-    return run_on_device(on_device, encoder_out, lengths).best(nbest)
+    rules = SearchRules(beam, alpha, max_tokens_per_frame)
+    return search_together(model, [(encoder_out, frame_lengths)], rules).best(nbest)
+
+
+@torch.no_grad()
+def search_together(model: SearchedModel, batches: Sequence[tuple[Tensor, Tensor]], rules: SearchRules) -> NBest:
+    """All hypotheses of all utterances of several batches, in the order of their beams, from one search.
+
+    The number of operations depends on the longest utterance, not on how many there are.
+
+    Args:
+        model: a predictor and a joiner
+        batches: for each [B, T, D] frames and [B] their numbers; what lies beyond is ignored
+        rules: of the search
+    """
+    lengths = [check_frames(*batch) for batch in batches]
+    count = sum(len(own) for own in lengths)
+    if not may_look(batches[0][0]):
+        on_device = DeviceSearch(model, count, rules)
+        projected = [on_device.project(encoder_out) for encoder_out, _ in batches]
+        return run_on_device(on_device, JoinedFrames.of(projected, lengths), rules.graph)
+    search = BeamSearch(model, rules.beam, rules.alpha, rules.max_tokens_per_frame, rules.exact)
+    beams = search.start(count)
+    _advance(search, beams, JoinedFrames.of([search.project(encoder_out) for encoder_out, _ in batches], lengths))
+    check_faulty([own.faulty for own in beams])
+    return search.hypotheses(beams)
 
 
 def may_look(tensor: Tensor) -> bool:

@@ -7,15 +7,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from transducer_gn.common.errors import NotFiniteError
 from transducer_gn.config import CompetitorConfig
 from transducer_gn.lattice.interpolation import Interpolation
-from transducer_gn.search.beam import beam_search
+from transducer_gn.search.beam import search_together
+from transducer_gn.search.hypotheses import NBest
 from transducer_gn.search.prefixes import SearchedModel
+from transducer_gn.search.rules import SearchRules
 
 
 @dataclass(frozen=True)
 class Competitors:
     """Up to N token sequences per utterance, best first, all different, none of them the reference.
+
+    None is longer than `CompetitorConfig.longest` allows.
 
     Attributes:
         tokens: [B, N, U] token ids; 0 beyond a length
@@ -36,6 +41,16 @@ class Competitors:
         first = functional.pad(references, (0, longest - references.shape[1]))[:, None]
         rest = functional.pad(self.tokens, (0, longest - self.tokens.shape[2]))
         return torch.cat([first, rest], dim=1), torch.cat([reference_lengths[:, None], self.lengths], dim=1)
+
+    def cut(self, reference_lengths: Tensor, settings: CompetitorConfig) -> Tensor:
+        """[B, N] whether a sequence is as long as is allowed, and so most likely cut.
+
+        Args:
+            reference_lengths: [B]
+            settings: with the limit
+        """
+        longest = (settings.max_length * reference_lengths.double()).long() + settings.longest(0)
+        return self.lengths >= longest[:, None]
 
 
 @dataclass(frozen=True)
@@ -95,35 +110,78 @@ def find_competitors(
 
 @torch.no_grad()
 def find_competitors_together(
-    model: SearchedModel, batches: Sequence[Searched], settings: CompetitorConfig, interpolation: Interpolation
+    model: SearchedModel,
+    batches: Sequence[Searched],
+    settings: CompetitorConfig,
+    interpolation: Interpolation,
+    graph: bool = True,
 ) -> list[Competitors]:
     """Competitors of several batches, all of whose utterances are searched at once.
 
-    The number of operations depends on the longest utterance, not on how many there are.
+    An utterance for which the model gives weights that are not finite has no competitors; its own objective will
+    notice.
+
+    Args:
+        model: a predictor and a joiner
+        batches: at least one
+        settings: how many, and how to search
+        interpolation: the normalisation to search with
+        graph: see `transducer_gn.search.rules.SearchRules`
     """
-    longest = max(batch.encoder_out.shape[1] for batch in batches)
-    frames = [functional.pad(batch.encoder_out, (0, 0, 0, longest - batch.encoder_out.shape[1])) for batch in batches]
     beam = settings.count + 1 if settings.beam is None else settings.beam
-    found = beam_search(
-        model,
-        torch.cat(frames) if len(frames) > 1 else frames[0],
-        torch.cat([batch.frame_lengths for batch in batches]),
-        beam,
-        beam,
-        interpolation.alpha,
-        settings.max_tokens_per_frame,
-    )
+    rules = SearchRules(beam, interpolation.alpha, settings.max_tokens_per_frame, exact=True, graph=graph)
+    found = _search_sound(model, [(batch.encoder_out, batch.frame_lengths) for batch in batches], rules).best(beam)
     competitors, start = [], 0
     for batch in batches:
         end = start + len(batch.encoder_out)
         rows = zip(found.tokens[start:end], found.scores[start:end], batch.reference_lists(), strict=True)
         chosen = [
-            [own for own, score in zip(tokens, scores, strict=True) if score > -torch.inf and own != reference]
+            _chosen([own for own, score in zip(tokens, scores, strict=True) if score > -torch.inf], reference, settings)
             for tokens, scores, reference in rows
         ]
-        competitors.append(_padded([own[: settings.count] for own in chosen], settings.count, batch.references.device))
+        competitors.append(_padded(chosen, settings.count, batch.references.device))
         start = end
     return competitors
+
+
+def _search_sound(model: SearchedModel, batches: list[tuple[Tensor, Tensor]], rules: SearchRules) -> NBest:
+    """What a search finds; nothing for utterances whose weights are not finite, without which it is made once more.
+
+    Args:
+        model: a predictor and a joiner
+        batches: for each [B, T, D] frames and [B] their numbers
+        rules: of the search
+    """
+    try:
+        return search_together(model, batches, rules)
+    except NotFiniteError as error:
+        faulty = set(error.utterances)
+    count = sum(len(lengths) for _, lengths in batches)
+    tokens: list[list[list[int]]] = [[[]] for _ in range(count)]
+    scores = [[-torch.inf] for _ in range(count)]
+    rest, sound, start = [], [], 0
+    for encoder_out, lengths in batches:
+        rows = [row for row in range(len(lengths)) if start + row not in faulty]
+        if rows:
+            rest.append((encoder_out[rows], lengths[rows]))
+            sound += [start + row for row in rows]
+        start += len(lengths)
+    if rest:
+        found = search_together(model, rest, rules)
+        for row, own_tokens, own_scores in zip(sound, found.tokens, found.scores, strict=True):
+            tokens[row], scores[row] = own_tokens, own_scores
+    return NBest(tokens, scores, times=tokens)
+
+
+def _chosen(sequences: list[list[int]], reference: list[int], settings: CompetitorConfig) -> list[list[int]]:
+    """The first of an utterance's sequences, cut to the length that is allowed: distinct, and not the reference.
+
+    One that is too long is cut rather than left out: where all are too long, the objective would else have nothing
+    to push down, and the search would stay astray.
+    """
+    longest = settings.longest(len(reference))
+    distinct = dict.fromkeys(tuple(tokens[:longest]) for tokens in sequences if tokens != reference)
+    return [list(tokens) for tokens in distinct][: settings.count]
 
 
 def _padded(sequences: list[list[list[int]]], count: int, device: torch.device) -> Competitors:
@@ -134,3 +192,18 @@ def _padded(sequences: list[list[list[int]]], count: int, device: torch.device) 
     lengths = [[len(tokens) for tokens in own] + [-1] * (count - len(own)) for own in sequences]
     tokens = torch.tensor(rows, dtype=torch.long).view(len(rows), count, longest)
     return Competitors(tokens.to(device), torch.tensor(lengths, dtype=torch.long).view(len(rows), count).to(device))
+
+
+def longest_competitors(reference_lengths: Tensor, settings: CompetitorConfig, vocab_size: int) -> Competitors:
+    """Competitors that need as much memory as any can: as many and as long as is allowed, without a common beginning.
+
+    Args:
+        reference_lengths: [B]
+        settings: how many, and how long
+        vocab_size: V
+    """
+    lengths = torch.tensor([settings.longest(length) for length in reference_lengths.tolist()])
+    shape = (len(lengths), settings.count, int(lengths.max()) if len(lengths) else 0)
+    tokens = torch.randint(1, vocab_size, shape, generator=torch.Generator().manual_seed(0))
+    device = reference_lengths.device
+    return Competitors(tokens.to(device), lengths[:, None].expand(shape[:2]).to(device))

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transducer_gn.search.frames import JoinedFrames
 from transducer_gn.search.hypotheses import NBest, check_faulty
 from transducer_gn.search.on_device import DeviceSearch
 
@@ -41,25 +42,23 @@ class Graphs:
 
 
 @torch.no_grad()
-def run_on_device(search: DeviceSearch, encoder_out: Tensor, lengths: list[int], graph: bool = True) -> NBest:
+def run_on_device(search: DeviceSearch, joined: JoinedFrames, graph: bool = True) -> NBest:
     """All hypotheses of each utterance, in the order of the beam; ValueError if the model is at fault.
 
     Synchronises at most S times per frame, and at the end.
 
     Args:
         search: a new search over B utterances
-        encoder_out: [B, T, D]
-        lengths: B numbers of frames
+        joined: their frames
         graph: whether to replay the steps of a frame as graphs where there is CUDA
     """
-    graphs = Graphs(graph and encoder_out.is_cuda)
-    frames, frame = search.project(encoder_out), search.frame
-    count = max(lengths, default=0)
-    records = frame.record.new_zeros(count, *frame.record.shape)
-    scores = frame.offsets.new_full((count + 1, *frame.scores.shape), -torch.inf)
+    graphs = Graphs(graph and joined.frames.is_cuda)
+    frame, rows = search.frame, joined.rows_by_time()
+    records = frame.record.new_zeros(len(rows), *frame.record.shape)
+    scores = frame.offsets.new_full((len(rows) + 1, *frame.scores.shape), -torch.inf)
     scores[0, :, 0] = 0
-    for t in range(count):
-        frame.encoded.copy_(frames[:, t])
+    for t, now in enumerate(rows.unbind()):
+        torch.index_select(joined.frames, 0, now, out=frame.encoded)
         step, more = 0, graphs.run(("begin", 0), search.begin)
         while more is not None and bool(more):
             step += 1
@@ -67,7 +66,7 @@ def run_on_device(search: DeviceSearch, encoder_out: Tensor, lengths: list[int],
         graphs.run(("end", step), partial(search.end, step))
         records[t] = frame.record
         torch.add(frame.scores, frame.offsets[:, None], out=scores[t + 1])
-    return read_backwards(records.cpu().numpy(), scores.cpu().numpy(), lengths)
+    return read_backwards(records.cpu().numpy(), scores.cpu().numpy(), joined.lengths)
 
 
 def read_backwards(records: np.ndarray, scores: np.ndarray, lengths: list[int]) -> NBest:

@@ -1,12 +1,16 @@
 """What a search returns, and the hypotheses of one utterance while it is on its way."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from transducer_gn.common.errors import NotFiniteError
+from transducer_gn.search.prefix import Prefix
 
-from transducer_gn.search.prefixes import Prefix
+if TYPE_CHECKING:
+    # For type checkers alone: runtimes without torch have beams, too.
+    from torch import Tensor
 
 # The frames at which a hypothesis emitted its tokens, as the last of them and those before it.
 Times = tuple[int, "Times"] | None
@@ -49,6 +53,7 @@ class Beam:
         offset: score of the best
         frames: number of frames so far
         faulty: whether the model gave a weight that is NaN or infinitely large; the rest then means nothing
+        watch: called after every frame, for those who want to see more than what the beam comes to in the end
     """
 
     root: Prefix
@@ -58,6 +63,7 @@ class Beam:
     offset: float = 0.0
     frames: int = 0
     faulty: bool = False
+    watch: Callable[["Beam"], None] | None = None
 
     def settle(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """Take the tokens that all hypotheses agree on out of the beam, which then begins after them.
@@ -79,6 +85,17 @@ class Beam:
             self.root.parent = None
             self.times = [_rolled(unrolled(times)[settled:]) for times in self.times]
         return best[:settled], best[settled:]
+
+    def follow(self, finished: "Finished", order: list[int]) -> None:
+        """Go on to the next frame with those of the finished hypotheses that `order` names, best first."""
+        self.frames += 1
+        self.prefixes = [finished.prefixes[place] for place in order]
+        self.times = [finished.times[place] for place in order]
+        top = finished.scores[order[0]] if order else 0.0
+        self.scores = [finished.scores[place] - top for place in order]
+        self.offset += top
+        if self.watch is not None:
+            self.watch(self)
 
     def size(self) -> int:
         """Number of prefixes that can be reached from the root: what a stream keeps for as long as it runs."""
@@ -105,6 +122,17 @@ class Finished:
     prefixes: list[Prefix] = field(default_factory=list)
     times: list[Times] = field(default_factory=list)
 
+    def add(self, score: float, rank: float, prefix: Prefix, times: Times) -> None:
+        """One more hypothesis."""
+        self.scores.append(score)
+        self.ranks.append(rank)
+        self.prefixes.append(prefix)
+        self.times.append(times)
+
+    def best(self, beam: int) -> list[int]:
+        """The places of the `beam` best, of equal ones the first."""
+        return sorted(range(len(self.ranks)), key=self.ranks.__getitem__, reverse=True)[:beam]
+
     def threshold(self, beam: int) -> float:
         """What a score has to exceed to be among the `beam` best; -inf if there are fewer."""
         if len(self.ranks) <= beam:
@@ -125,7 +153,7 @@ class Round:
         ends: one number per utterance
     """
 
-    scores: Tensor
+    scores: "Tensor"
     prefixes: list[Prefix]
     times: list[Times]
     ends: list[int]
@@ -163,13 +191,15 @@ def nbest_of(beams: list[Beam], scores: list[list[float]]) -> NBest:
 
 
 def check_faulty(faulty: list[bool]) -> None:
-    """Raise ValueError if the model was at fault for any of the utterances."""
+    """Raise `NotFiniteError`, a ValueError, if the model was at fault for any of the utterances."""
     utterances = [utterance for utterance, is_faulty in enumerate(faulty) if is_faulty]
     if utterances:
-        raise ValueError(f"the model gives weights that are NaN or infinitely large for utterances {utterances}")
+        raise NotFiniteError(
+            f"the model gives weights that are NaN or infinitely large for utterances {utterances}", utterances
+        )
 
 
-def check_frames(encoder_out: Tensor, frame_lengths: Tensor) -> list[int]:
+def check_frames(encoder_out: "Tensor", frame_lengths: "Tensor") -> list[int]:
     """The lengths as integers, or a ValueError that says what does not fit. Synchronises with the device."""
     if encoder_out.dim() != 3:
         raise ValueError(f"encoder_out must be [B, T, D]; its shape is {list(encoder_out.shape)}")

@@ -25,10 +25,10 @@ import torch
 from torch import Tensor
 
 from transducer_gn.common.units import BLANK
-from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.model.constants import constant
 from transducer_gn.model.predictor import State
 from transducer_gn.search.prefixes import SearchedModel
+from transducer_gn.search.rules import SearchRules
 
 # An odd number without structure: a fingerprint is multiplied by it for every token that follows.
 MULTIPLIER = -0x61C8864680B583EB
@@ -117,19 +117,14 @@ class DeviceSearch:
     Args:
         model: a predictor and a joiner
         batch: B
-        beam: K, hypotheses kept per utterance
-        interpolation: the normalisation
-        max_tokens_per_frame: S
+        rules: K, S and the normalisation
     """
 
-    def __init__(
-        self, model: SearchedModel, batch: int, beam: int, interpolation: Interpolation, max_tokens_per_frame: int
-    ) -> None:
-        if max_tokens_per_frame < 1:
-            raise ValueError(f"max_tokens_per_frame must be at least 1, not {max_tokens_per_frame}")
-        self._predictor, self._joiner = constant(model.predictor, fused=True), constant(model.joiner, fused=True)
-        self._interpolation = interpolation
-        self.beam, self.rounds = beam, max_tokens_per_frame
+    def __init__(self, model: SearchedModel, batch: int, rules: SearchRules) -> None:
+        self._predictor, self._joiner = constant(model.predictor, "fused"), constant(model.joiner, "fused")
+        self._interpolation = rules.interpolation
+        self.beam, self.rounds = rules.beam, rules.max_tokens_per_frame
+        beam = self.beam
         state = self._predictor.initial_state(batch * beam)
         start_symbols = torch.full((batch * beam,), BLANK, dtype=torch.long, device=state[0].device)
         output, state = self._predictor.step(start_symbols, state)

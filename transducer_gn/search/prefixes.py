@@ -15,8 +15,8 @@ from torch import Tensor
 
 from transducer_gn.common.units import BLANK
 from transducer_gn.model.predictor import State
+from transducer_gn.search.prefix import NO_ROW, Prefix
 
-NO_ROW = -1
 # Roughly what a node of the tree takes.
 PREFIX_BYTES = 150
 # The one row that is never taken back: that of the empty prefix.
@@ -57,45 +57,6 @@ class SearchedModel(Protocol):
     @property
     def joiner(self) -> SearchedJoiner:
         """Weighs labels."""
-
-
-class Prefix:
-    """A token sequence, as its last token and the sequence before it.
-
-    Attributes:
-        parent: the sequence without its last token; None at the root
-        token: the last token
-        extensions: longer by one token, by that token
-        row: where the store keeps what the predictor said, or NO_ROW
-    """
-
-    __slots__ = ("__weakref__", "extensions", "parent", "row", "token")
-
-    def __init__(self, parent: "Prefix | None", token: int, row: int = NO_ROW) -> None:
-        self.parent = parent
-        self.token = token
-        self.extensions: dict[int, Prefix] = {}
-        self.row = row
-
-    def extend(self, token: int) -> "Prefix":
-        """The prefix that has one token more."""
-        extension = self.extensions.get(token)
-        if extension is None:
-            extension = self.extensions[token] = Prefix(self, token)
-        return extension
-
-    def path(self) -> list["Prefix"]:
-        """All prefixes from the first after the root to this one."""
-        backwards = []
-        prefix = self
-        while prefix.parent is not None:
-            backwards.append(prefix)
-            prefix = prefix.parent
-        return backwards[::-1]
-
-    def tokens(self) -> list[int]:
-        """The tokens since the root."""
-        return [prefix.token for prefix in self.path()]
 
 
 class HoldsPrefixes(Protocol):
@@ -174,7 +135,7 @@ class PrefixStore:
                 del self._owners[row]
                 self._free.append(row)
                 prefix.row = NO_ROW
-                _forget(prefix)
+                prefix.forget()
 
     def _grow(self, count: int) -> None:
         """At least `count` more free rows."""
@@ -194,13 +155,3 @@ def _grown(tensor: Tensor, rows: int) -> Tensor:
     grown = tensor.new_zeros(rows, *tensor.shape[1:])
     grown[: len(tensor)] = tensor
     return grown
-
-
-def _forget(prefix: Prefix) -> None:
-    """Take a prefix out of the tree, and those before it, as far as nothing follows them and they have no row."""
-    while prefix.row == NO_ROW and not prefix.extensions and prefix.parent is not None:
-        parent, prefix.parent = prefix.parent, None
-        # A root that was settled on, or another node of the same tokens, may have taken its place.
-        if parent.extensions.get(prefix.token) is prefix:
-            del parent.extensions[prefix.token]
-        prefix = parent

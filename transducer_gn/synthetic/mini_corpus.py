@@ -8,7 +8,7 @@ import io
 import json
 import random
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def speak_chapter(chapter: Chapter, settings: MiniCorpusConfig) -> list[Spoken]:
     identity = ("chapter", settings.seed, chapter.part, chapter.name)
     draw = random.Random(stable_seed(*identity, "text"))
     control = settings.control if chapter.part != "train" else 0.0
-    sentences = draw_sentences(chapter.sentences, settings.ambiguous, control, draw)
+    sentences = draw_sentences(chapter.sentences, settings.ambiguous, control, draw, settings.distances)
     espeak = Espeak(chapter.speaker.voice)
     spoken: dict[int, Spoken] = {}
     for group in twin_groups(sentences):
@@ -189,12 +189,12 @@ def make_mini_corpus(root: Path, settings: MiniCorpusConfig, jobs: int) -> None:
     """
     root.mkdir(parents=True, exist_ok=True)
     record = root / "settings.json"
-    if record.exists() and not made_from(record, asdict(settings)):
+    if record.exists() and not made_from(record, settings.record()):
         raise UserError(
             f"{root} holds a mini corpus made with other settings (see settings.json there); "
             "delete it or choose another --data-dir"
         )
-    write_text(record, json.dumps(asdict(settings), indent=2) + "\n")
+    write_text(record, json.dumps(settings.record(), indent=2) + "\n")
     chapters = plan_chapters(settings)
     missing = [chapter for chapter in chapters if not chapter.folder(root).exists()]
     run_each(write_chapter, [(chapter, settings, root) for chapter in missing], jobs, "Speaking chapters")

@@ -13,12 +13,10 @@ import torch
 from lhotse import CutSet
 from torch import Tensor
 
-from transducer_gn.common.units import FRAME_SHIFT
 from transducer_gn.config import RecognitionConfig
-from transducer_gn.data.batches import Batch, BatchDataset
+from transducer_gn.data.batches import Batch, BatchDataset, Inputs, NumberedCuts
 from transducer_gn.data.labels import group_of, time_spans
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.data.sampling import NumberedCuts
 from transducer_gn.recognition.system import System
 from transducer_gn.search.beam import BeamSearch
 from transducer_gn.synthetic.sentences import AMBIGUOUS
@@ -54,8 +52,8 @@ class Readings:
 @torch.no_grad()
 def follow_readings(system: System, batch: Batch) -> list[Readings]:
     """Run a beam over the utterances of a batch, all of which have a pair, and look at it after every frame."""
-    settings = RecognitionConfig()
-    encoder_out, lengths = system.model.encoder(batch.features, batch.feature_lengths, system.chunk(settings))
+    settings, framing = RecognitionConfig(), system.model.encoder.framing
+    encoder_out, lengths = system.model.encode(batch.features, batch.feature_lengths, system.chunk(settings))
     search = BeamSearch(system.model, BEAM, system.alpha, system.tokens_per_frame(settings))
     frames = search.project(encoder_out)
     beams = search.start(len(batch))
@@ -73,7 +71,7 @@ def follow_readings(system: System, batch: Batch) -> list[Readings]:
             id=batch.ids[i],
             text=batch.texts[i],
             words=words[i],
-            seconds=[FRAME_SHIFT * (t + 1) for t in range(len(shares[i]))],
+            seconds=[framing.emission_seconds(t + 1) for t in range(len(shares[i]))],
             right=[right for right, _ in shares[i]],
             wrong=[wrong for _, wrong in shares[i]],
             blend=time_spans(batch.custom[i]).get("blend"),
@@ -107,7 +105,8 @@ def ambiguous_batch(system: System, data: PreparedData, part: str) -> Batch | No
         return None
     # Those of one speaker stand together: spread the choice over all.
     chosen = cuts[:: max(1, len(cuts) // MOST_UTTERANCES)][:MOST_UTTERANCES]
-    dataset = BatchDataset(system.tokenizer, system.config.data.batches, augment=False)
+    inputs = Inputs.of(system.config.model.front_end)
+    dataset = BatchDataset(system.tokenizer, system.config.data.batches, augment=False, inputs=inputs)
     return dataset[NumberedCuts(0, 0, CutSet.from_cuts(chosen))].to(system.device)
 
 

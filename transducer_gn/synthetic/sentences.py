@@ -1,15 +1,16 @@
 """What is said in the mini corpus: ordinary, ambiguous and control sentences, drawn from a seed."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from transducer_gn.config.synthetic import ALL_DISTANCES
 from transducer_gn.synthetic.lexicon import CATEGORIES, PAIRS, Pair
 
 ORDINARY = "ordinary"
 AMBIGUOUS = "ambiguous"
 CONTROL = "control"
 
-LARGEST_GAP = 6
 # What may stand between the ambiguous word and the word that settles it, by number of words.
 GAPS = (
     ("",),
@@ -60,15 +61,15 @@ def fill(pattern: str, draw: random.Random) -> list[str]:
     return words
 
 
-def frame(draw: random.Random) -> tuple[list[str], list[str], list[str]]:
+def frame(draw: random.Random, distances: Sequence[int]) -> tuple[list[str], list[str], list[str]]:
     """Return what stands before the pair's word, between it and the later word, and after that."""
-    gap = draw.randint(0, LARGEST_GAP)
+    gap = draw.choice(distances)
     return fill(draw.choice(LEADS), draw), fill(draw.choice(GAPS[gap]), draw), fill(draw.choice(TAILS), draw)
 
 
-def ambiguous_twins(pair: Pair, twin: int, draw: random.Random) -> list[Sentence]:
+def ambiguous_twins(pair: Pair, twin: int, draw: random.Random, distances: Sequence[int]) -> list[Sentence]:
     """Return two sentences with the same blended word, told apart only by their settling words."""
-    lead, gap, tail = frame(draw)
+    lead, gap, tail = frame(draw, distances)
     return [
         Sentence(
             (*lead, pair.words[side], *gap, pair.settling[side], *tail),
@@ -82,29 +83,34 @@ def ambiguous_twins(pair: Pair, twin: int, draw: random.Random) -> list[Sentence
     ]
 
 
-def control_twins(pair: Pair, twin: int, draw: random.Random) -> list[Sentence]:
+def control_twins(pair: Pair, twin: int, draw: random.Random, distances: Sequence[int]) -> list[Sentence]:
     """Return two sentences that sound alike to the last sample but carry the two labels: nobody can tell."""
-    lead, gap, tail = frame(draw)
+    lead, gap, tail = frame(draw, distances)
     later = draw.choice(CATEGORIES["NOUN"])
     return [
         Sentence((*lead, word, *gap, later, *tail), CONTROL, pair, blended=len(lead), twin=twin) for word in pair.words
     ]
 
 
-def ordinary_sentence(draw: random.Random) -> Sentence:
+def ordinary_sentence(draw: random.Random, distances: Sequence[int]) -> Sentence:
     """Return a sentence without any blend: half of them built like the ambiguous ones, with the clear word."""
     if draw.random() < 0.5:
         return Sentence(tuple(fill(draw.choice(FREE_PATTERNS), draw)), ORDINARY)
     pair = draw.choice(PAIRS)
     side = draw.randrange(2)
-    lead, gap, tail = frame(draw)
+    lead, gap, tail = frame(draw, distances)
     return Sentence((*lead, pair.words[side], *gap, pair.settling[side], *tail), ORDINARY)
 
 
-def draw_sentences(count: int, ambiguous: float, control: float, draw: random.Random) -> list[Sentence]:
+def draw_sentences(
+    count: int, ambiguous: float, control: float, draw: random.Random, distances: Sequence[int] = ALL_DISTANCES
+) -> list[Sentence]:
     """Return `count` sentences in random order, the given shares of them ambiguous and control.
 
     Twins come in twos, so the shares are rounded down to whole twins; the pairs take turns.
+
+    Args:
+        distances: numbers of words that may stand between a pair's word and the later one
     """
     ambiguous_count = int(count * ambiguous / 2)
     control_count = int(count * control / 2)
@@ -112,8 +118,8 @@ def draw_sentences(count: int, ambiguous: float, control: float, draw: random.Ra
     sentences: list[Sentence] = []
     for twin in range(ambiguous_count + control_count):
         make = ambiguous_twins if twin < ambiguous_count else control_twins
-        sentences += make(turns[twin % len(turns)], twin, draw)
+        sentences += make(turns[twin % len(turns)], twin, draw, distances)
     while len(sentences) < count:
-        sentences.append(ordinary_sentence(draw))
+        sentences.append(ordinary_sentence(draw, distances))
     draw.shuffle(sentences)
     return sentences

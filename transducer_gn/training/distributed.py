@@ -1,29 +1,39 @@
 """One process or many: who this process is, and what all of them agree on.
 
-Processes are started by torchrun, or by `launch`, which is torchrun's elastic agent in this process: it restarts all
-ranks from the last checkpoint when one dies.
+Processes are started by torchrun, or by `launch`, which is torchrun's elastic agent in this process: all ranks start
+again from the last checkpoint when one dies, but not when one ends for a reason that the user must see to.
 """
 
+import logging
 import os
 import sys
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ErrorHandler, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.distributed.rendezvous import rendezvous
 
 from transducer_gn.common.errors import UserError
+from transducer_gn.common.processes import die_with_parent
 from transducer_gn.common.threads import run_on_any_core
+from transducer_gn.recognition.devices import CPU, chosen_device
 
-CPU = torch.device("cpu")
+# Exit code of a process that ends with a `UserError`, as `run_script` gives it.
+USER_ERROR = 2
+# Seconds that a rank leaves to the one at fault to end before it does so itself.
+COURTESY = 3.0
+# Tells a rank that `launch` waits for its last words, and in which process.
+LAUNCHED = "TRANSDUCER_GN_LAUNCHED"
 
 
 @dataclass
@@ -82,32 +92,48 @@ class World:
 
 
 @contextmanager
-def join_world() -> Iterator[World]:
+def join_world(wanted: str, hang_timeout: float) -> Iterator[World]:
     """The world that torchrun's environment variables describe; without them, this process alone.
 
     The group of small messages ends with the block, and with it its threads: one that still lets go of a tensor of
     Python's while Python shuts down aborts the process. Threads that exchange gradients hold no such tensors; torch
     keeps them for as long as the process lives.
+
+    Args:
+        wanted: the kind of device to compute on, see `chosen_device`
+        hang_timeout: seconds after which a rank that waits for another gives up, so that all are restarted
     """
-    local_rank = int(os.environ.get("LOCAL_RANK", 0))
-    device = torch.device("cuda", local_rank) if torch.cuda.is_available() else CPU
+    size = int(os.environ.get("WORLD_SIZE", 1))
+    device = chosen_device(wanted, size, int(os.environ.get("LOCAL_RANK", 0)))
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    size = int(os.environ.get("WORLD_SIZE", 1))
     if size == 1:
         yield World(device=device)
         return
-    store, rank, size = next(rendezvous("env://"))
-    dist.init_process_group(
-        "nccl" if device.type == "cuda" else "gloo", store=keys_of_this_attempt(store), rank=rank, world_size=size
-    )
+    if LAUNCHED in os.environ:
+        die_with_parent(int(os.environ[LAUNCHED]))
+    backend, patience = "nccl" if device.type == "cuda" else "gloo", timedelta(seconds=hang_timeout)
+    store, rank, size = next(rendezvous("env://", timeout=patience))
+    dist.init_process_group(backend, timeout=patience, store=keys_of_this_attempt(store), rank=rank, world_size=size)
     world = World(rank, size, device)
     try:
-        world.group = dist.new_group(backend="gloo")
+        world.group = dist.new_group(backend="gloo", timeout=patience)
         yield world
+    except RuntimeError as error:
+        if not is_loss_of_a_rank(error):
+            raise
+        # The one that was lost says why, and must be heard first; a traceback of this one would hide it.
+        logging.error("rank %d waits in vain for another rank, which has ended or hangs", rank)
+        time.sleep(COURTESY)
+        sys.exit(1)
     finally:
         world.group = None
         dist.destroy_process_group()
+
+
+def is_loss_of_a_rank(error: RuntimeError) -> bool:
+    """Whether an error comes from messages between ranks."""
+    return isinstance(error, dist.DistError) or "gloo" in str(error)
 
 
 def keys_of_this_attempt(store: Store) -> Store:
@@ -123,27 +149,68 @@ def keys_of_this_attempt(store: Store) -> Store:
     return PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
-def launch(processes: int, script: str, arguments: list[str], max_restarts: int = 3) -> None:
-    """Run a script in so many processes on this machine, under torchrun's elastic agent."""
-    if torch.cuda.is_available() and processes > torch.cuda.device_count():
+def launch(processes: int, device: str, script: str, arguments: list[str], max_restarts: int = 3) -> None:
+    """Run a script in so many processes on this machine, under torchrun's elastic agent.
+
+    Args:
+        processes: how many
+        device: kind of device to compute on, see `chosen_device`
+        script: what Python runs, with `arguments`
+        max_restarts: how often to start again after a rank has died; not after a `UserError` in one of them
+    """
+    chosen_device(device, processes)
+    if device != "cpu" and torch.cuda.is_available() and processes > torch.cuda.device_count():
         raise UserError(f"--world-size is {processes}, but this machine has {torch.cuda.device_count()} GPUs")
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=processes,
-        run_id=str(uuid.uuid4()),
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        max_restarts=max_restarts,
-        monitor_interval=0.2,
-    )
+    os.environ[LAUNCHED] = str(os.getpid())
+    # What the agent has to say of a failure is said here.
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     if "OMP_NUM_THREADS" not in os.environ:
         os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // processes))
     run_on_any_core()
+    for attempt in range(max_restarts + 1):
+        # The agent would start again after any error. So each attempt has an agent of its own.
+        config = LaunchConfig(
+            min_nodes=1,
+            max_nodes=1,
+            nproc_per_node=processes,
+            run_id=str(uuid.uuid4()),
+            rdzv_backend="c10d",
+            rdzv_endpoint="localhost:0",
+            max_restarts=0,
+            monitor_interval=0.2,
+        )
+        try:
+            elastic_launch(config, sys.executable)("-u", script, *arguments)
+            return
+        except ChildFailedError as error:
+            rank, failure = error.get_first_failure()
+            if failure.exitcode == USER_ERROR:
+                raise UserError(sentence_of(failure)) from error
+            logging.warning("rank %d died with exit code %d", rank, failure.exitcode)
+            if attempt == max_restarts:
+                raise UserError(
+                    f"rank {rank} failed with exit code {failure.exitcode} more than {max_restarts} times; its log "
+                    "says why"
+                ) from error
+            logging.warning(
+                "all ranks start again from the last checkpoint (%d of %d times)", attempt + 1, max_restarts
+            )
+
+
+def sentence_of(failure: ProcessFailure) -> str:
+    """What a rank that ended with a `UserError` has recorded."""
+    message: Any = failure.message
+    text = message["message"] if isinstance(message, dict) else str(message)
+    return text.removeprefix(f"{UserError.__name__}: ")
+
+
+@contextmanager
+def last_words() -> Iterator[None]:
+    """In a process that `launch` has started, let the launcher say a `UserError`: once, and not once per rank."""
     try:
-        elastic_launch(config, sys.executable)("-u", script, *arguments)
-    except ChildFailedError as error:
-        rank, failure = error.get_first_failure()
-        raise UserError(
-            f"rank {rank} failed with exit code {failure.exitcode} more than {max_restarts} times; its log says why"
-        ) from error
+        yield
+    except UserError as error:
+        if LAUNCHED not in os.environ:
+            raise
+        ErrorHandler().record_exception(error)
+        sys.exit(USER_ERROR)

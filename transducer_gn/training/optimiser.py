@@ -1,6 +1,6 @@
 """Eve, a variant of Adam for scaled parameters, and Eden, its learning rate."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 from typing import Any
 
@@ -176,12 +176,33 @@ class Eden:
             group["lr"] = group["initial_lr"] * self.factor()
 
 
-def build_optimiser(config: OptimiserConfig, parameters: Iterable[Tensor]) -> Optimizer:
-    """The optimiser that `config` asks for."""
+def build_optimiser(
+    config: OptimiserConfig, parameters: Iterable[Tensor], pretrained: Sequence[Tensor] = ()
+) -> Optimizer:
+    """The optimiser that `config` asks for.
+
+    Args:
+        parameters: those that began at random
+        pretrained: those that did not: a group of its own, with another learning rate and no decay
+    """
     betas = (config.beta1, config.beta2)
+    groups: list[dict[str, Any]] = [{"params": list(parameters)}]
+    if pretrained:
+        groups.append({"params": list(pretrained), "lr": config.front_end_lr, "weight_decay": 0.0})
     if config.kind == "adamw":
-        return AdamW(parameters, config.initial_lr, betas, config.eps, config.weight_decay)
-    return Eve(parameters, config.initial_lr, betas, config.eps, config.weight_decay, config.target_rms)
+        return AdamW(groups, config.initial_lr, betas, config.eps, config.weight_decay)
+    return Eve(groups, config.initial_lr, betas, config.eps, config.weight_decay, config.target_rms)
+
+
+def load_optimiser(optimiser: Optimizer, state: dict[str, Any], config: OptimiserConfig) -> None:
+    """Go on from a state with the learning rates of `config`; a group that the state does not have begins afresh.
+
+    The state holds the learning rate of the run that it comes from; a branch may have its own.
+    """
+    missing = optimiser.state_dict()["param_groups"][len(state["param_groups"]) :]
+    optimiser.load_state_dict(state | {"param_groups": [*state["param_groups"], *missing]})
+    for group, rate in zip(optimiser.param_groups, (config.initial_lr, config.front_end_lr), strict=False):
+        group["initial_lr"] = rate
 
 
 def build_schedule(config: OptimiserConfig, optimiser: Optimizer) -> Eden:

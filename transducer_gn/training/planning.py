@@ -15,7 +15,6 @@ from transducer_gn.common.seeds import stable_seed
 from transducer_gn.config import Config
 from transducer_gn.data.batches import Batch
 from transducer_gn.model.chunk import Chunk, draw_chunk
-from transducer_gn.model.subsampling import subsampled_lengths
 from transducer_gn.search.competitors import Competitors
 from transducer_gn.training.distributed import World
 from transducer_gn.training.training_pass import Plan, TrainingPass
@@ -76,7 +75,8 @@ class Planner:
     def _next_group(self, alpha: float) -> deque[Plan]:
         """The next batch, or the next `lookahead` batches with competitors; none at the end of the epoch."""
         lookahead = self._config.competitors.lookahead
-        if lookahead == 0 or alpha == 1 or self._config.normalisation.exact:
+        needs_none = (alpha == 1 and not self._config.mwer.is_used) or self._config.normalisation.exact
+        if lookahead == 0 or needs_none:
             return deque(self._take(1))
         group = self._take(lookahead)
         return self._with_competitors(group, self._search_ahead(group, alpha))
@@ -92,18 +92,22 @@ class Planner:
     def _chunk(self, batch: Batch, number: int) -> Chunk:
         """The chunk of a batch; the same draw on all ranks. Reads lengths before they go to the device."""
         seed = stable_seed("chunk", self._config.training.seed, self._epoch, number)
-        frames = int(subsampled_lengths(batch.feature_lengths).max())
-        return draw_chunk(self._config.model.streaming, frames, torch.Generator().manual_seed(seed))
+        model = self._config.model
+        framing, lengths = model.front_end.framing, batch.feature_lengths
+        lengths = framing.feature_frames(lengths) if batch.is_audio else lengths
+        frames = int(framing.encoder_lengths(lengths).max())
+        generator = torch.Generator().manual_seed(seed)
+        return draw_chunk(model.streaming, frames, generator, model.front_end.chunk_frames or 1)
 
     @torch.no_grad()
     def _search_ahead(self, group: list[Plan], alpha: float) -> list[Competitors]:
-        """Competitors from an encoder pass of their own, in evaluation mode, as in the paper."""
+        """Competitors from an encoder pass of their own, in evaluation mode, as in the paper; all from one search."""
+        if not group:
+            return []
         training = self._pass.training
         self._pass.eval()
-        found = []
-        for plan in group:
-            encoder_out, frame_lengths = self._pass.encode(plan.batch, plan.chunk)
-            found.append(self._pass.search(encoder_out, frame_lengths, plan.batch, alpha))
+        encoded = [self._pass.encode(plan.batch, plan.chunk) for plan in group]
+        found = self._pass.search_together(encoded, [plan.batch for plan in group], alpha)
         self._pass.train(training)
         return found
 

@@ -24,11 +24,18 @@ class SchedulePoint:
         alpha: interpolation weight, from 1 (local) to 0 (global)
         regulariser: weight of the log-sum regulariser
         diagonal_prior: strength of the prior on the alignments of the reference
+        mwer: weight of the expected errors; the likelihood has the rest
     """
 
     alpha: float
     regulariser: float
     diagonal_prior: float = 0.0
+    mwer: float = 0.0
+
+    @property
+    def needs_competitors(self) -> bool:
+        """Whether the objective compares the reference with anything."""
+        return self.alpha < 1 or self.mwer > 0
 
 
 def schedule_point(config: Config, progress: Progress) -> SchedulePoint:
@@ -38,4 +45,5 @@ def schedule_point(config: Config, progress: Progress) -> SchedulePoint:
         alpha=config.normalisation.alpha_at(since_branch),
         regulariser=config.normalisation.regulariser_at(since_branch),
         diagonal_prior=config.alignment.diagonal_prior_at(progress.epochs),
+        mwer=config.mwer.weight,
     )

@@ -1,7 +1,7 @@
 """How a run starts: afresh, where it was stopped, or as a branch of another run."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -9,13 +9,17 @@ from torch import Tensor
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import Config, changed_settings
-from transducer_gn.data.batches import Batches, ResumableBatches
+from transducer_gn.data.batches import Batches, Inputs, ResumableBatches
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.shar import ShardedBatches
 from transducer_gn.data.tokenizer import Tokenizer
+from transducer_gn.lattice.recursion import resolve_backend
 from transducer_gn.recognition.checkpoint import Checkpoint, Progress, load_checkpoint, newest_checkpoint
+from transducer_gn.recognition.front_end import check_features, front_end_of
+from transducer_gn.recognition.stored_front_end import load_front_end
 from transducer_gn.search.competitors import Competitors
 from transducer_gn.training.distributed import World
+from transducer_gn.training.expected_errors import ErrorCounter
 from transducer_gn.training.learner import Learner
 from transducer_gn.training.objective import SUMS
 from transducer_gn.training.planning import Planner
@@ -34,6 +38,7 @@ class RunState:
         watch: counts what goes wrong
         sums: of metrics since the last line of the log, on this rank
         tokenizer: between texts and tokens
+        branched_from: checkpoint of another run that this one begins with, now; None for any other start
     """
 
     progress: Progress
@@ -43,6 +48,7 @@ class RunState:
     watch: Watch
     sums: dict[str, Tensor]
     tokenizer: Tokenizer
+    branched_from: Path | None = None
 
 
 def start_run(config: Config, folder: Path, world: World, branch_from: Path | None, allow_changed: bool) -> RunState:
@@ -55,7 +61,8 @@ def start_run(config: Config, folder: Path, world: World, branch_from: Path | No
     data = PreparedData(Path(config.data.folder))
     tokenizer = data.tokenizer(config.model.vocab_size, config.data.token_model)
     batches = training_batches(config, data, tokenizer, world)
-    learner = Learner(config, world)
+    learner = Learner(config, world, ErrorCounter(config.mwer, tokenizer.decode))
+    load_front_end(learner.model, data)
     state = RunState(
         progress=Progress(),
         learner=learner,
@@ -70,6 +77,8 @@ def start_run(config: Config, folder: Path, world: World, branch_from: Path | No
         _resume(state, *newest, config, world, allow_changed)
     elif branch_from is not None:
         _branch(state, branch_from, config)
+    if not config.model.front_end.is_trained:
+        check_features(data, front_end_of(learner.model))
     return state
 
 
@@ -84,6 +93,8 @@ def _resume(
             "say --allow-changed"
         )
     training = checkpoint.training
+    if not allow_changed:
+        _check_token_model(path, checkpoint, state.tokenizer)
     if checkpoint.progress.batch > 0:
         state.batches.check_identity(training.batches)
     state.progress = checkpoint.progress
@@ -93,30 +104,72 @@ def _resume(
     rank = min(world.rank, len(training.pending) - 1)
     pending = [Competitors(x["tokens"].to(world.device), x["lengths"].to(world.device)) for x in training.pending[rank]]
     state.planner = Planner(state.learner.training_pass, config, world, pending)
-    state.sums = {name: torch.full_like(state.sums[name], value) for name, value in training.sums[rank].items()}
+    # Checkpoints of earlier versions lack the sums of what is new.
+    state.sums |= {name: torch.full_like(state.sums[name], value) for name, value in training.sums[rank].items()}
     logging.info("resuming from %s: epoch %d, update %d", path, state.progress.epoch + 1, state.progress.step)
 
 
 def _branch(state: RunState, path: Path, config: Config) -> None:
     """Take over parameters, optimiser, learning rate, counters and averages, at the end of an epoch."""
     checkpoint = load_checkpoint(path)
-    changed = [x for x in changed_settings(checkpoint.config, config) if x.startswith("model.")]
+    before = checkpoint.config.model
+    if config.model.front_end.is_trained:
+        # A front end that was frozen so far may be trained along from here on.
+        before = replace(before, front_end=replace(before.front_end, freeze=False))
+    changed = changed_settings(before, config.model, "model.")
     if changed:
         raise UserError(f"--branch-from {path} is a model of other settings: {'; '.join(changed)}")
     if checkpoint.progress.batch != 0:
         raise UserError(f"--branch-from {path} lies within an epoch; branch from an epoch-N.pt")
+    _check_token_model(path, checkpoint, state.tokenizer)
+    state.branched_from = path
     state.progress = checkpoint.progress
     state.progress.branch()
     state.learner.load(checkpoint)
     logging.info("branching from %s after epoch %d, update %d", path, state.progress.epoch, state.progress.step)
 
 
+def _check_token_model(path: Path, checkpoint: Checkpoint, tokenizer: Tokenizer) -> None:
+    """UserError unless a checkpoint's tokens mean what those of the data mean."""
+    before = Tokenizer(checkpoint.tokenizer)
+    if before.entries == tokenizer.entries:
+        return
+    pairs = enumerate(zip(before.entries, tokenizer.entries, strict=False))
+    found = next(
+        (f"token {number} was {old} and is {new}" for number, (old, new) in pairs if old != new), "one is longer"
+    )
+    raise UserError(
+        f"{path} was trained with another token model than that of the data: {found}; use the data that it was "
+        "trained on, or prepare other data with its token model"
+    )
+
+
+def count_batches(state: RunState, world: World) -> int:
+    """Batches of the current epoch, as many on every rank; UserError if a rank has none."""
+    progress = state.progress
+    if progress.batches_in_epoch == 0:
+        # Ranks may differ by a batch; none may wait for a partner that has no more.
+        progress.batches_in_epoch = world.smallest(state.batches.count(progress.epoch))
+    if progress.batches_in_epoch == 0:
+        raise UserError("a rank has no batch; use fewer ranks or lower data.batches.max_duration")
+    return progress.batches_in_epoch
+
+
+def recursion_backend(config: Config, world: World) -> str:
+    """The backend of the recursion on this machine; UserError if it is not there."""
+    try:
+        return resolve_backend(config.objective.backend, world.device)
+    except ValueError as error:
+        raise UserError(f"objective.backend: {error}") from error
+
+
 def training_batches(config: Config, data: PreparedData, tokenizer: Tokenizer, world: World) -> ResumableBatches:
     """This rank's training batches."""
-    settings = config.data.batches
-    noise, rank, size = data.noise_cuts() if settings.noise.enabled else None, world.rank, world.size
+    settings, rank, size = config.data.batches, world.rank, world.size
+    noise = data.noise_cuts() if settings.noise.enabled else None
+    inputs = Inputs.of(config.model.front_end, noise)
     if config.data.shar:
         folder = data.folder / "shar" / "train"
-        return ShardedBatches(folder, tokenizer, settings, noise=noise, rank=rank, world_size=size)
-    cuts = data.train_cuts()
-    return Batches(cuts, tokenizer, settings, training=True, noise=noise, rank=rank, world_size=size)
+        return ShardedBatches(folder, tokenizer, settings, inputs=inputs, rank=rank, world_size=size)
+    cuts = data.training_utterances()
+    return Batches(cuts, tokenizer, settings, training=True, inputs=inputs, rank=rank, world_size=size)

@@ -20,17 +20,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from transducer_gn.common.errors import UserError
 from transducer_gn.config import Config
-from transducer_gn.lattice.recursion import resolve_backend
 from transducer_gn.recognition.checkpoint import step_path
 from transducer_gn.training.bookkeeper import Bookkeeper
+from transducer_gn.training.check import scan_memory
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.distributed import World
 from transducer_gn.training.logbook import describe_run
 from transducer_gn.training.optimiser import warmup_share
 from transducer_gn.training.schedule import SchedulePoint, schedule_point
-from transducer_gn.training.start import start_run
+from transducer_gn.training.start import count_batches, recursion_backend, start_run
 from transducer_gn.training.training_pass import Plan
 
 
@@ -75,7 +74,7 @@ class Trainer:
         signal.signal(signal.SIGTERM, self.stop)
         self.state.learner.training_pass.train()
         if self.config.training.memory_scan:
-            self._scan_memory()
+            scan_memory(self.config, self.state)
         while not self._is_done() and not self._must_stop():
             self._train_epoch()
         if not self._is_done():
@@ -116,24 +115,14 @@ class Trainer:
     def _begin_epoch(self) -> None:
         """Hand the batches that are left of the epoch to the planner."""
         progress, batches = self.state.progress, self.state.batches
-        if progress.batches_in_epoch == 0:
-            # Ranks may differ by a batch; none may wait for a partner that has no more.
-            progress.batches_in_epoch = self.world.smallest(batches.count(progress.epoch))
-        if progress.batches_in_epoch == 0:
-            raise UserError("a rank has no batch; use fewer ranks or lower data.batches.max_duration")
-        left = islice(batches.starting_at(progress.epoch, progress.batch), progress.batches_in_epoch - progress.batch)
+        count = count_batches(self.state, self.world)
+        left = islice(batches.starting_at(progress.epoch, progress.batch), count - progress.batch)
         self.state.planner.begin(left, progress.epoch, progress.batch)
 
     def _point(self) -> SchedulePoint:
         return schedule_point(self.config, self.state.progress)
 
-    def _scan_memory(self) -> None:
-        """Try the largest batches at the end of the schedule, where an update needs most."""
-        point = SchedulePoint(self.config.normalisation.alpha, self.config.normalisation.regulariser)
-        for batch in self.state.batches.largest(self.state.progress.epoch):
-            self.state.learner.try_out(batch, point)
-
     def _describe(self) -> None:
-        backend = resolve_backend(self.config.objective.backend, self.world.device)
+        backend = recursion_backend(self.config, self.world)
         parameters = sum(parameter.numel() for parameter in self.state.learner.model.parameters())
         describe_run(self.config, backend, self.world.size, self.world.device, parameters)

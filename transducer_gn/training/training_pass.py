@@ -3,22 +3,29 @@
 No step reaches back, and nothing here names a device: all is where the model is.
 """
 
-from dataclasses import dataclass
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
+from transducer_gn.common.errors import NotFiniteError
 from transducer_gn.config import Config
 from transducer_gn.data.batches import Batch
+from transducer_gn.data.spec_augment import spec_augment
 from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
 from transducer_gn.model.chunk import Chunk
 from transducer_gn.model.predictor import FiniteStatePredictor
 from transducer_gn.model.transducer import Transducer
-from transducer_gn.search.competitors import Competitors, find_competitors
+from transducer_gn.search.competitors import Competitors, Searched, find_competitors_together
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.exact_objective import exact_objective
+from transducer_gn.training.expected_errors import ErrorCounter
 from transducer_gn.training.nbest_objective import nbest_objective
+from transducer_gn.training.not_finite import failed_objective
 from transducer_gn.training.objective import Objective
 from transducer_gn.training.schedule import SchedulePoint
 
@@ -43,18 +50,26 @@ class Plan:
 
 
 class TrainingPass(nn.Module):
-    """The model and its objective as one module, so that gradients of several ranks can be added up around it."""
+    """The model and its objective as one module, so that gradients of several ranks can be added up around it.
 
-    def __init__(self, model: Transducer, config: Config) -> None:
+    Args:
+        errors: counts the errors of competitors; only training for minimum word error rate needs it
+    """
+
+    def __init__(self, model: Transducer, config: Config, errors: ErrorCounter | None = None) -> None:
         super().__init__()
         self.model = model
         self.config = config
+        self._errors = errors
 
     def forward(self, plan: Plan, point: SchedulePoint, warmup: float, clock: Clock) -> Objective:
-        """The objective of one batch, which is on the model's device."""
-        with clock.part("encoder"):
-            encoder_out, frame_lengths = self.encode(plan.batch, plan.chunk, warmup)
-        return self.objective(encoder_out, frame_lengths, plan, point, clock)
+        """The objective of one batch, which is on the model's device; one of NaN where weights are not finite."""
+        try:
+            with clock.part("encoder"):
+                encoder_out, frame_lengths = self.encode(plan.batch, plan.chunk, warmup, plan.seed)
+            return self.objective(encoder_out, frame_lengths, plan, point, clock)
+        except NotFiniteError as error:
+            return failed_objective(self.model, error)
 
     def objective(
         self, encoder_out: Tensor, frame_lengths: Tensor, plan: Plan, point: SchedulePoint, clock: Clock
@@ -72,18 +87,29 @@ class TrainingPass(nn.Module):
             with clock.part("objective"):
                 return self._exact(encoder_out, frame_lengths, plan.batch, point)
         competitors = plan.competitors
-        if competitors is None and point.alpha < 1:
+        if competitors is None and point.needs_competitors:
             with clock.part("search"):
                 competitors = self.search(encoder_out, frame_lengths, plan.batch, point.alpha)
         with clock.part("objective"):
             return self._nbest(encoder_out, frame_lengths, plan, competitors, point)
 
-    def encode(self, batch: Batch, chunk: Chunk, warmup: float = 1.0) -> tuple[Tensor, Tensor]:
-        """Encoder frames [B, T, D] and their numbers [B], in the configured precision."""
+    def encode(self, batch: Batch, chunk: Chunk, warmup: float = 1.0, seed: int | None = None) -> tuple[Tensor, Tensor]:
+        """Encoder frames [B, T, D] and their numbers [B], in the configured precision.
+
+        Args:
+            batch: features, or samples for a front end that is trained along
+            chunk: what a frame sees
+            warmup: share of the encoder's warm-up that is done
+            seed: of the masks on what the front end makes of samples; None for no masks
+        """
         precision = PRECISIONS[self.config.training.precision]
+        masks, settings = None, self.config.data.batches.spec_augment
+        if seed is not None and self.training and settings.enabled:
+            draw = random.Random(seed)
+            masks = partial(spec_augment, settings=settings, draw=draw)
         device = batch.features.device.type
         with torch.autocast(device, precision, enabled=precision != torch.float32):
-            return self.model.encoder(batch.features, batch.feature_lengths, chunk, warmup)
+            return self.model.encode(batch.features, batch.feature_lengths, chunk, warmup, masks)
 
     def search(self, encoder_out: Tensor, frame_lengths: Tensor, batch: Batch, alpha: float) -> Competitors:
         """Competitors of a batch under the model as it is; no gradient flows.
@@ -94,15 +120,24 @@ class TrainingPass(nn.Module):
             batch: with the references
             alpha: interpolation weight of the search
         """
-        return find_competitors(
-            self.model,
-            encoder_out.detach(),
-            frame_lengths,
-            batch.tokens,
-            batch.token_lengths,
-            self.config.competitors,
-            Interpolation(alpha),
-        )
+        return self.search_together([(encoder_out, frame_lengths)], [batch], alpha)[0]
+
+    def search_together(
+        self, encoded: Sequence[tuple[Tensor, Tensor]], batches: Sequence[Batch], alpha: float
+    ) -> list[Competitors]:
+        """Competitors of several batches from one search over all of their utterances; no gradient flows.
+
+        Args:
+            encoded: of each batch [B, T, D] encoder frames and [B] their numbers
+            batches: with the references
+            alpha: interpolation weight of the search
+        """
+        searched = [
+            Searched(encoder_out.detach(), frame_lengths, batch.tokens, batch.token_lengths)
+            for (encoder_out, frame_lengths), batch in zip(encoded, batches, strict=True)
+        ]
+        graph = self.config.search.graph == "auto"
+        return find_competitors_together(self.model, searched, self.config.competitors, Interpolation(alpha), graph)
 
     def _nbest(
         self,
@@ -112,15 +147,20 @@ class TrainingPass(nn.Module):
         competitors: Competitors | None,
         point: SchedulePoint,
     ) -> Objective:
-        """The objective with Z over the reference and its competitors."""
+        """The objective on lists of the reference and its competitors."""
         tokens, lengths = plan.batch.tokens[:, None], plan.batch.token_lengths[:, None]
         if competitors is not None:
             tokens, lengths = competitors.with_references(plan.batch.tokens, plan.batch.token_lengths)
+        errors = self._errors.task(tokens, lengths) if self._errors is not None and point.mwer > 0 else None
         tree = build_prefix_tree(tokens, lengths)
         outputs = self.model.predictor.unroll_tree(tree.parents, tree.tokens, tree.depths)
         inputs = self.model.joiner.lattice_inputs(encoder_out, frame_lengths, outputs)
         generator = torch.Generator().manual_seed(plan.seed)
-        return nbest_objective(inputs, tree, point, self.config.objective, generator)
+        objective = nbest_objective(inputs, tree, point, self.config.objective, generator, errors)
+        if competitors is None:
+            return objective
+        cut = competitors.cut(plan.batch.token_lengths, self.config.competitors)
+        return replace(objective, sums={**objective.sums, "cut": cut.sum()})
 
     def _exact(self, encoder_out: Tensor, frame_lengths: Tensor, batch: Batch, point: SchedulePoint) -> Objective:
         """The objective with Z over all sequences."""

@@ -3,12 +3,10 @@
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 import torch
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.common.files import replace_when_done
 from transducer_gn.config import CompetitorConfig, TrainingConfig
 from transducer_gn.data.batches import Batch
 
@@ -31,14 +29,21 @@ class Watch:
         """Go on from what `state_dict` gave."""
         self.bad_batches, self.collapsed, self.scarce = state["bad_batches"], state["collapsed"], state["scarce"]
 
+    def end_epoch(self) -> None:
+        """Forget the updates that were left out: an utterance without a finite loss comes in every epoch."""
+        self.bad_batches = 0
+
     def skipped(self, step: int) -> None:
-        """An update had no finite gradient and was left out; too many of them end training."""
+        """An update had no finite gradient and was left out; too many of them in one epoch end training."""
         self.bad_batches += 1
-        logging.warning("update %d has no finite gradient and is left out (%d so far)", step, self.bad_batches)
+        logging.warning(
+            "update %d has no finite gradient and is left out (%d so far in this epoch)", step, self.bad_batches
+        )
         if self.bad_batches >= self._config.max_bad_batches:
             raise UserError(
-                f"{self.bad_batches} updates had no finite gradient; lower optimiser.initial_lr, set training.clip, or "
-                "look at the batches saved beside the checkpoints (training.max_bad_batches is the limit)"
+                f"{self.bad_batches} updates of this epoch had no finite gradient; lower optimiser.initial_lr, set "
+                "training.clip, or look at the batches saved beside the checkpoints (training.max_bad_batches is the "
+                "limit)"
             )
 
     def look_at(self, step: int, values: Mapping[str, float], alpha: float, updates: int) -> None:
@@ -72,16 +77,6 @@ class Watch:
             )  # fmt: skip
 
 
-def save_batch(folder: Path, batch: Batch, step: int, rank: int) -> Path:
-    """Keep a batch for inspection; returns where."""
-    path = folder / f"bad-batch-{step}-{rank}.pt"
-    names = ("features", "feature_lengths", "tokens", "token_lengths", "ids", "texts")
-    content = {name: getattr(batch, name) for name in names}
-    with replace_when_done(path) as sibling:
-        torch.save({name: x.cpu() if isinstance(x, torch.Tensor) else x for name, x in content.items()}, sibling)
-    return path
-
-
 @contextmanager
 def explained_memory_errors(batch: Batch) -> Iterator[None]:
     """Turn torch's complaint that memory is used up, on a GPU or on a CPU, into a UserError about `batch`."""
@@ -98,5 +93,6 @@ def out_of_memory(batch: Batch) -> UserError:
     return UserError(
         f"out of memory on a batch of {len(batch)} utterances, {float(batch.durations.sum()):.0f} s in all, the "
         f"longest {float(batch.durations.max()):.1f} s with {int(batch.token_lengths.max())} tokens at most "
-        f"({batch.ids[0]}, ...); lower data.batches.max_duration or data.batches.max_duration_of_utterance"
+        f"({batch.ids[0]}, ...); lower data.batches.max_duration, data.batches.max_duration_of_utterance or "
+        "competitors.max_length"
     )

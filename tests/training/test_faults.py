@@ -1,0 +1,31 @@
+"""Invariant: whatever happens to a training of two ranks, it ends with the parameters, metrics and best epoch of one
+that nothing happened to. Here every kind of fault comes once; `benchmarks/faults.py` has hundreds.
+"""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def faults(monkeypatch) -> ModuleType:
+    """The benchmark as a module."""
+    monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
+    specification = importlib.util.spec_from_file_location("faults_benchmark", BENCHMARKS / "faults.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.timeout(900)
+def test_every_kind_of_fault_once(faults, tmp_path):
+    if not faults.can_forbid_writing(tmp_path):
+        pytest.skip("nobody can make a folder read-only for this user here")
+    result = faults.disturbed_runs(len(faults.FAULTS), seed=1, work=tmp_path)
+    assert result["different"] == []
+    assert result["by kind"] == dict.fromkeys(sorted(faults.FAULTS), 1)

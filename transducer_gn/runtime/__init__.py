@@ -1,0 +1,1 @@
+"""Recognising with an exported system: numpy and onnxruntime, no torch."""
