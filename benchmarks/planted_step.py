@@ -92,9 +92,7 @@ def with_references(
 
 
 def random_batch(utterances: int, seconds: float) -> Batch:
-    """Utterances of equal length with random features; for the time being they have so many tokens
-    that no competitor is too long.
-    """
+    """Utterances of equal length with random features, and so many tokens that no competitor is too long for them."""
     generator = torch.Generator().manual_seed(0)
     frames = round(seconds * 100)
     return Batch(
