@@ -4,7 +4,7 @@
 
 Variants, each measured in a process of its own on the same random inputs:
   local_dense     the reference alone, all V weights at every point kept for backward (alpha 1): the opponent
-  local_tiled     the same loss in tiles that backward computes again, as ours at alpha 1: the opponent that saves memory
+  local_tiled     the same loss in tiles that backward computes again, as ours does: the opponent that saves memory
   global_dense    the paper's way: N + 1 lattices with all V weights at every point
   global_exact    ours, the regulariser at all points: the same loss as global_dense
   global_sampled  ours, the regulariser at a sample of the competitors' points

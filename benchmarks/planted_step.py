@@ -92,14 +92,14 @@ def with_references(
 
 
 def random_batch(utterances: int, seconds: float) -> Batch:
-    """Utterances of equal length with random features; they have one token each, for the time being."""
+    """Utterances of equal length with random features, and so many tokens that no competitor is too long for them."""
     generator = torch.Generator().manual_seed(0)
     frames = round(seconds * 100)
     return Batch(
         features=torch.randn(utterances, frames, 80, generator=generator),
         feature_lengths=torch.full((utterances,), frames),
-        tokens=torch.ones(utterances, 1, dtype=torch.int64),
-        token_lengths=torch.ones(utterances, dtype=torch.int64),
+        tokens=torch.ones(utterances, frames, dtype=torch.int64),
+        token_lengths=torch.full((utterances,), frames),
         texts=[""] * utterances,
         ids=[str(n) for n in range(utterances)],
         groups=["ordinary"] * utterances,

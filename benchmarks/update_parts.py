@@ -30,13 +30,13 @@ from transducer_gn.training.training_pass import Plan
 def as_on_an_accelerator() -> Iterator[None]:
     """What runs on a CPU within this block takes the path of a GPU; on the meta device it does by itself, nearly."""
     with (
-        mock.patch.object(beam_module, "may_look", lambda tensor: False),
+        mock.patch.object(beam_module, "may_look", return_value=False),
         mock.patch.dict(tiles.ACROSS_UTTERANCES, cpu=tiles.ACROSS_UTTERANCES["cuda"]),
         mock.patch.dict(tiles.PAIR_POINTS, cpu=tiles.PAIR_POINTS["cuda"]),
         mock.patch.dict(tiles.FULL_POINTS, cpu=tiles.FULL_POINTS["cuda"]),
         # Of dropout, and of operations on lists, torch has fused kernels for CUDA that it does not use for meta.
         mock.patch.object(activation.functional, "dropout", lambda x, p: torch.native_dropout(x, p, True)[0]),
-        mock.patch("torch.nn.utils.clip_grad._has_foreach_support", lambda *arguments: True),
+        mock.patch("torch.nn.utils.clip_grad._has_foreach_support", return_value=True),
     ):
         yield
 

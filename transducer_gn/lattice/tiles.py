@@ -19,8 +19,8 @@ from transducer_gn.lattice.arcs import Rows
 from transducer_gn.lattice.joint import hidden_vectors, to_sums_gradient
 
 # Points at a time. On a CPU a tile's hidden vectors should fit into the second-level cache, unless a matrix product
-# with all V outputs follows, which wants more rows; on a GPU a tile should fill the device, and yet be small enough that
-# all of its rows are active at similar times.
+# with all V outputs follows, which wants more rows; on a GPU a tile should fill the device, and yet be so small
+# that all of its rows are active at similar times.
 PAIR_POINTS = {"cpu": 1024, "cuda": 1 << 14}
 FULL_POINTS = {"cpu": 2048, "cuda": 1 << 16}
 
