@@ -28,7 +28,10 @@ from pathlib import Path
 SPINNING = {"GOMP_SPINCOUNT": "300000"}
 HERE = Path(__file__).resolve()
 # As train.py does: the command first, since how threads wait is settled when torch is loaded.
-START = "import runpy, sys; import transducer_gn.commands.train; runpy.run_path(sys.argv[1], run_name='__main__')"
+START = (
+    "import runpy, sys; import transducer_gn.commands.train; sys.argv.pop(0); "
+    "runpy.run_path(sys.argv[0], run_name='__main__')"
+)
 UTTERANCES, TOKENS = 6, 20
 
 
