@@ -36,7 +36,7 @@ def system():
     config = replace(small_model_config(), vocab_size=4, predictor=predictor)
     model = build_model(config).double().eval().requires_grad_(False)
     with torch.no_grad():
-        model.joiner.output.weight.value.mul_(5)
+        model.joiner.output.weight.value.mul_(3)
     return System("small", model, Config(model=config), None, alpha=0.4)
 
 

@@ -111,7 +111,7 @@ def test_what_is_not_there_is_named(runs, tmp_path):
 def test_a_damaged_checkpoint_is_named(runs, tmp_path):
     shutil.copy(runs / "local" / "epoch-1.pt", tmp_path)
     (tmp_path / "epoch-1.pt").write_bytes((tmp_path / "epoch-1.pt").read_bytes()[:1000])
-    with pytest.raises(UserError, match="epoch-1.pt cannot be read"):
+    with pytest.raises(UserError, match="epoch-1.pt is damaged"):
         load_system(tmp_path, SystemConfig(epoch=1))
 
 

@@ -1,7 +1,7 @@
 """Write a trained system as ONNX files that run without torch.
 
-  export.py --checkpoint exp/global --output exported                    the best epoch by the dev set
-  export.py --checkpoint exp/global/epoch-40.pt --output exported --int8 weights of eight bits as well
+  transducer-gn export --checkpoint exp/global --output exported           the best epoch by the dev set
+  transducer-gn export --checkpoint exp/global/epoch-40.pt --output exported --int8      weights of eight bits as well
 
 The files are the encoder's step with its caches, the predictor's step, the joiner with the interpolation folded in, the
 tokens, and metadata.json, which has all that a runtime has to know (docs/export.md). The chunk, the left context and

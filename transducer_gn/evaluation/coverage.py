@@ -21,6 +21,9 @@ from transducer_gn.model.predictor import FiniteStatePredictor
 from transducer_gn.recognition.system import System
 from transducer_gn.search.competitors import find_competitors
 
+# Training cuts long competitors for want of memory; what is measured here is what the search finds.
+UNCUT = 1e6
+
 
 @dataclass(frozen=True)
 class Coverage:
@@ -83,7 +86,7 @@ def batch_losses(
         frame_lengths,
         batch.tokens,
         batch.token_lengths,
-        CompetitorConfig(count=max(counts), max_tokens_per_frame=max_tokens_per_frame),
+        CompetitorConfig(count=max(counts), max_tokens_per_frame=max_tokens_per_frame, max_length=UNCUT),
         interpolation,
     )
     tokens, lengths = competitors.with_references(batch.tokens, batch.token_lengths)
