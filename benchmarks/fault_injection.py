@@ -6,13 +6,12 @@ moment, or to its files after it has ended. Everything here acts on processes an
 
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,8 +22,8 @@ PATIENCE = 300
 # Seconds that a rank waits for another, and that one has to end by itself before it is killed.
 HANG_TIMEOUT = 10
 SHUTDOWN_TIMEOUT = 5
-# Bytes of the longest file that may be written while the disk is full: less than a checkpoint's.
-FULL = 4096
+# Bytes of the disk that can be filled: room for all checkpoints of a run.
+DISK = 256 << 20
 PARTIAL = ".partial-*"
 
 
@@ -192,15 +191,30 @@ def kill_while_writing(life: Life, rng: random.Random) -> bool:
     return found
 
 
+@contextmanager
+def small_disk(folder: Path) -> Iterator[None]:
+    """Mount a small file system at `folder` while the block runs; needs a superuser."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", folder], check=True, capture_output=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
 def fill_the_disk(life: Life, rng: random.Random) -> bool:
-    """Let no file grow any more: training ends with a sentence."""
-    ranks = life.ranks()
-    for rank in ranks:
-        with suppress(ProcessLookupError):
-            resource.prlimit(rank, resource.RLIMIT_FSIZE, (FULL, FULL))
-    if ranks:
-        _expect_a_sentence(life, "limit of file sizes")
-    return bool(ranks)
+    """Let nothing more be written to the small disk that the folder is on: training ends with a sentence."""
+    if not life.ranks():
+        return False
+    ballast = life.folder.parent / "ballast"
+    with ballast.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(1 << 16))
+    try:
+        _expect_a_sentence(life, "the disk is full")
+    finally:
+        ballast.unlink()
+    return True
 
 
 def make_read_only(life: Life, rng: random.Random) -> bool:
@@ -246,7 +260,7 @@ FAULTS: dict[str, Callable[[Life, random.Random], bool]] = {
     "SIGTERM": terminate,
     "a rank hangs (SIGSTOP)": stop_a_rank,
     "kill -9 while a file is written": kill_while_writing,
-    "disk full (limit of file sizes)": fill_the_disk,
+    "disk full": fill_the_disk,
     "folder read-only": make_read_only,
     "newest checkpoint cut off": truncate,
     "newest checkpoint with flipped bits": flip_bits,
@@ -260,13 +274,17 @@ def _expect_a_sentence(life: Life, words: str) -> None:
         raise RuntimeError(f"no sentence with '{words}', but exit code {code} and\n{life.said()[-3000:]}")
 
 
-def can_forbid_writing(folder: Path) -> bool:
-    """Whether this user can make a folder read-only for himself."""
+def can_do_all(folder: Path) -> bool:
+    """Whether this user can do every fault: mount a small disk and make a folder on it read-only."""
     try:
-        _set_read_only(folder, True)
-        _set_read_only(folder, False)
+        with small_disk(folder / "disk"):
+            (folder / "disk" / "folder").mkdir()
+            _set_read_only(folder / "disk" / "folder", True)
+            _set_read_only(folder / "disk" / "folder", False)
     except (OSError, subprocess.CalledProcessError):
         return False
+    finally:
+        (folder / "disk").rmdir()
     return True
 
 

@@ -6,7 +6,7 @@
 Two ranks train a tiny model on made-up features, through the regulariser's ramp, alpha's slope and look-ahead groups.
 Again and again something goes wrong (fault_injection.py has the list), and the same command is called again, until the
 training is done; then the next one begins, until there were so many faults. Each must end with the parameters, running
-average, metrics and best epoch of the undisturbed one, bit for bit.
+average, metrics and best epoch of the undisturbed one, bit for bit. Only a superuser can do all of this to a disk.
 
   lost        trainings that ended otherwise; must be 0
   faults      how many there were, and of which kinds
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fault_injection import FAULTS, Life, start_life, until
+from fault_injection import FAULTS, Life, small_disk, start_life, until
 from measure import write_result
 
 from transducer_gn.common.processes import Progress
@@ -159,13 +159,13 @@ def disturbed_runs(faults: int, seed: int, work: Path) -> dict[str, Any]:
     if life.wait() != 0:
         raise RuntimeError(life.said()[-3000:])
     expected, disturber, lost, runs = state_of(calm), Disturber(faults, seed, work, arguments), [], 0
-    while not disturber.is_done:
-        runs += 1
-        folder = work / f"run-{runs}"
-        disturber.run(folder)
-        if different := differences(expected, state_of(folder)):
-            lost.append({"run": runs, "different": different[:10]})
-        else:
+    with small_disk(work / "disk"):
+        while not disturber.is_done:
+            runs += 1
+            folder = work / "disk" / f"run-{runs}"
+            disturber.run(folder)
+            if different := differences(expected, state_of(folder)):
+                lost.append({"run": runs, "different": different[:10]})
             shutil.rmtree(folder)
     updates = sum(line["kind"] == "train" for line in expected["metrics"])
     return {

@@ -4,6 +4,7 @@ import fcntl
 import glob
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 from transducer_gn.common.errors import UserError
 
 PARTIAL = ".partial-"
+# Seconds that processes which were killed may take to be gone.
+PATIENCE = 5.0
 
 
 @contextmanager
@@ -61,20 +64,25 @@ def exclusive(lock: Path) -> Iterator[None]:
 
 @contextmanager
 def sole_user(path: Path, what: str) -> Iterator[None]:
-    """Hold the lock file at `path` while the block runs; UserError if another process holds it.
+    """Hold the lock file at `path` while the block runs; UserError if another process holds it and goes on.
 
     The lock ends with its process, however that ends. On file systems without locks nothing is held.
 
     Args:
         what: what the other process does, for the error: "trains in exp/local"
     """
+    end = time.monotonic() + PATIENCE
     with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"another process {what}; wait until it has ended, or stop it") from None
-        except OSError:
-            pass
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise UserError(f"another process {what}; wait until it has ended, or stop it") from None
+                time.sleep(0.1)
+            except OSError:
+                break
         yield
 
 

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from transducer_gn.common.errors import UserError, require
 from transducer_gn.common.framing import FILTER_BANKS, Framing
+from transducer_gn.common.processes import die_with_parent
 from transducer_gn.common.seeds import stable_seed
 from transducer_gn.common.threads import run_on_any_core
 from transducer_gn.common.units import BLANK
@@ -228,8 +229,10 @@ def leave_stopping_to_training(_: int) -> None:
     """Called in every process that loads batches.
 
     A scheduler that ends a job sends its signal to all processes. Training saves what it has and then ends these;
-    without them it could not. Nor are they bound to the core of the thread that started them.
+    without them it could not. If it is killed, they go with it, and with them its lock of the folder, which they have
+    inherited. Nor are they bound to the core of the thread that started them.
     """
+    die_with_parent()
     run_on_any_core()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
