@@ -5,7 +5,7 @@ text, and the change of mind is seen, heard by screen readers, and drawn; by mou
 import re
 import shutil
 import wave
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,8 +32,8 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def browser(recording: Path) -> Iterator[object]:
-    """A browser whose microphone hears the recording."""
+def launch(recording: Path) -> Iterator[Callable[[], object]]:
+    """Start a browser whose microphone hears the recording, once."""
     driver = pytest.importorskip("playwright.sync_api")
     with driver.sync_playwright() as running:
         flags = [
@@ -42,9 +42,15 @@ def browser(recording: Path) -> Iterator[object]:
             "--use-fake-ui-for-media-stream",
             f"--use-file-for-fake-audio-capture={recording}%noloop",
         ]
-        opened = running.chromium.launch(executable_path=CHROMIUM, args=flags)
-        yield opened
-        opened.close()
+        opened: list[object] = []
+
+        def start() -> object:
+            opened.append(running.chromium.launch(executable_path=CHROMIUM, args=flags))
+            return opened[-1]
+
+        yield start
+        for browser in opened:
+            browser.close()
 
 
 def open_page(browser: object, server: LiveServer, viewport: dict[str, int], problems: list[str]) -> object:
@@ -67,16 +73,31 @@ def words(page: object, number: int, kind: str) -> str:
     return " ".join(panel(page, number).locator(f".text {kind}").all_inner_texts())
 
 
+def page_that_heard(launch: Callable[[], object], server: LiveServer, viewport: dict[str, int]) -> tuple[object, list]:
+    """The page once the recording was spoken into it, and what the browser complained of.
+
+    The microphone plays in real time: where the machine is busy samples are lost, and another sentence was spoken. Then
+    it is spoken again.
+    """
+    for patience in (8000, 15000, 30000):
+        problems: list[str] = []
+        page = open_page(launch(), server, viewport, problems)
+        page.get_by_role("button", name="Microphone").click()
+        try:
+            panel(page, 1).locator(".text", has_text="FAN WENT").wait_for(timeout=patience)
+            panel(page, 1).locator(".text del").wait_for(timeout=patience)
+        except pytest.importorskip("playwright.sync_api").TimeoutError:
+            continue
+        return page, problems
+    return pytest.fail("the change of mind was never seen")
+
+
 @browser_only
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
 def test_a_sentence_is_spoken_and_the_change_of_mind_is_seen(
-    server: LiveServer, browser: object, viewport: dict[str, int], tmp_path: Path
+    server: LiveServer, launch: Callable[[], object], viewport: dict[str, int], tmp_path: Path
 ) -> None:
-    problems: list[str] = []
-    page = open_page(browser, server, viewport, problems)
-    page.get_by_role("button", name="Microphone").click()
-    panel(page, 1).locator(".text", has_text="FAN WENT").wait_for()
-    panel(page, 1).locator(".text del").wait_for()
+    page, problems = page_that_heard(launch, server, viewport)
     page.screenshot(path=tmp_path / "change.png", full_page=True)
     assert words(page, 1, "del") == "FAN"
     assert words(page, 1, "span.word") == REVISED
@@ -101,9 +122,9 @@ def test_a_sentence_is_spoken_and_the_change_of_mind_is_seen(
 
 
 @browser_only
-def test_a_file_is_heard_by_keyboard_alone(server: LiveServer, browser: object, recording: Path) -> None:
+def test_a_file_is_heard_by_keyboard_alone(server: LiveServer, launch: Callable[[], object], recording: Path) -> None:
     problems: list[str] = []
-    page = open_page(browser, server, DESK, problems)
+    page = open_page(launch(), server, DESK, problems)
     reached = []
     for _ in range(4):
         page.keyboard.press("Tab")
