@@ -13,21 +13,23 @@ from there.
 
 import argparse
 import json
+import multiprocessing
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Queue
 from typing import Any
 
+import pytest
 from mutants import Mutant, mutants_of, sample
 from reach import nearest_tests
 
@@ -36,6 +38,10 @@ LEFT_OUT = (".git", ".venv", "data", "download", "exp", "__pycache__", ".mypy_ca
 # A test file with a mutant may take so many times its usual time and so many seconds more.
 PATIENCE = 4
 SECONDS_MORE = 30
+# New processes come from one that has read the large packages already, with one thread each.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["torch", "lhotse", "pytest", "hypothesis", "sentencepiece", "jsonargparse"])
 
 
 @dataclass
@@ -99,19 +105,35 @@ class Bench:
 
 def run_tests(copy: Path, test: str, limit: float) -> int | None:
     """Exit code of pytest on one test file in a copy of the tree; None if it was stopped after `limit` seconds."""
-    environment = os.environ | {"PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    # A fault can leave a file as long, and its time as old, as the compiled one beside it: no such file is kept.
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", test]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-    process = subprocess.Popen(command, cwd=copy, env=environment, **quiet)
+    process = PROCESSES.Process(target=_run_pytest, args=(str(copy), test))
+    process.start()
     try:
-        return process.wait(limit)
-    except subprocess.TimeoutExpired:
-        return None
+        process.join(limit)
+        return process.exitcode
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        if process.exitcode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            process.join()
+
+
+def _run_pytest(copy: str, test: str) -> None:
+    """Run one test file in this process, which is a new one with nothing of the package in it, and end it."""
+    os.setsid()
+    os.chdir(copy)
+    silent = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(silent, stream)
+    os.environ["PYTHONPATH"] = copy
+    # A fault can leave a file as long, and its time as old, as the compiled one beside it: no such file is kept.
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    sys.dont_write_bytecode = True
+    # Without what this script itself has imported from its own tree.
+    for name in [name for name in sys.modules if name in ("__mp_main__", "mutants", "reach", "import_graph")]:
+        del sys.modules[name]
+    sys.path[:] = [copy, *(path for path in sys.path if Path(path) != REPOSITORY / "tests")]
+    os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", test]))
 
 
 def record(mutant: Mutant) -> dict[str, Any]:
