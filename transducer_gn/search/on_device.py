@@ -230,7 +230,7 @@ class DeviceSearch:
         logits = self._joiner(self.frame.encoded[:, None], outputs.unflatten(0, scores.shape))
         # NaN says that the model is at fault, and soon takes hold of the utterance's offset.
         log_sums = logits.logsumexp(-1).nan_to_num_(nan=torch.nan, posinf=torch.nan, neginf=0)
-        weights = torch.sub(scores, log_sums, alpha=self._interpolation.alpha)
+        weights = self._interpolation.weights_at_once(scores, log_sums)
         _into(self._totals(), torch.add, logits, weights[:, :, None])
         return log_sums
 
