@@ -49,6 +49,7 @@ KERNELS = {
     "aten::nonzero": 3,
     "aten::bincount": 4,
     "aten::cumsum": 2,
+    "aten::scatter": 2,  # a copy, then what is written to it
     "aten::index_put_": 2,
     "aten::convolution_backward": 3,
 }

@@ -16,6 +16,7 @@ LOG_SUMS = LOGITS.logsumexp(-1)
 def test_weights_lie_between_probabilities_and_logits(alpha):
     found = Interpolation(alpha).weights(LOGITS, LOG_SUMS[..., None])
     torch.testing.assert_close(found, alpha * LOGITS.log_softmax(-1) + (1 - alpha) * LOGITS)
+    torch.testing.assert_close(Interpolation(alpha).weights_at_once(LOGITS, LOG_SUMS[..., None]), found)
 
 
 def test_arcs_are_the_weights_at_the_points_that_they_leave():

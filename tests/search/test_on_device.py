@@ -11,8 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_oracles import ALPHAS, EXTREMES, random_frames, random_model
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from transducer_gn.search import beam as beam_module
+from transducer_gn.search import device_run
 from transducer_gn.search.beam import beam_search
 from transducer_gn.search.device_run import run_on_device
 from transducer_gn.search.frames import JoinedFrames
@@ -123,6 +125,67 @@ def test_the_steps_of_a_frame_can_be_compiled_whole(kind):
     assert (found.tokens, found.times) == (wanted.tokens, wanted.times)
     for ours, theirs in zip(found.scores, wanted.scores, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-9, abs=1e-9)
+
+
+class Launched(device_run.Graphs):
+    """Takes the way of graphs, but launches every call."""
+
+    def __init__(self, wanted):
+        super().__init__(True)
+
+    def run(self, name, call):
+        return call()
+
+
+def test_tensors_that_graphs_hold_are_copied_from_frame_to_frame(monkeypatch):
+    monkeypatch.setattr(beam_module, "may_look", lambda tensor: False)
+    for seed in (1, 2):
+        # Alone, an utterance has frames that leave rounds out, of which older frames have left something behind.
+        for lengths in ([90], [70, 3]):
+            frames = random_frames(len(lengths), max(lengths))
+            arguments = (random_model(seed, "lstm", vocabulary=5), frames, torch.tensor(lengths), 3, 3, 1.0, 3)
+            wanted = beam_search(*arguments)
+            with monkeypatch.context() as patch:
+                patch.setattr(device_run, "Graphs", Launched)
+                assert beam_search(*arguments) == wanted
+
+
+def test_a_beam_that_was_lost_stays_lost_and_is_no_fault(monkeypatch):
+    table = torch.zeros(5, 3, 3).double()
+    table[2] = -math.inf
+    table[4] = math.nan
+    model, encoder_out = search_oracles.table_model(table)
+    lengths = torch.tensor([5, 2, 4])
+    for alpha in ALPHAS:
+        found = search_both(monkeypatch, model, encoder_out.repeat(3, 1, 1), lengths, 3, 3, alpha, 2)
+        assert found[1].tokens[0] == found[0].tokens[0] == [[]]
+        assert found[1].scores[0] == found[0].scores[0] == found[1].scores[2] == [-math.inf]
+        assert found[1].tokens[1] == found[0].tokens[1] and len(found[1].tokens[1]) == 3
+
+
+class Operations(TorchDispatchMode):
+    """Counts operations that are no views."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += not (function.is_view or "empty" in function.name() or "_unsafe_view" in function.name())
+        return function(*args, **(kwargs or {}))
+
+
+def test_steps_take_few_operations():
+    model = random_model(1, "lstm", vocabulary=5)
+    model.predictor.float()
+    model.joiner.float()
+    with torch.no_grad():
+        search = DeviceSearch(model, 3, SearchRules(4, 1.0, 2))
+        counts = []
+        for step in (search.begin, lambda: search.extend(1), lambda: search.end(1)):
+            with Operations() as operations:
+                step()
+            counts.append(operations.count)
+    # An operation more in a frame is hundreds of launches more in an update. Two layers here, and rows of two widths.
+    assert counts[0] <= 13 and counts[1] <= 32 and counts[2] <= 6, counts
 
 
 def test_steps_look_at_no_value_and_keep_their_tensors():

@@ -34,6 +34,10 @@ class Interpolation:
         """Interpolated weights [...] of arcs from their raw weights [...] and the log-sums [...] of their points."""
         return logits - self._subtracted(log_sums)
 
+    def weights_at_once(self, logits: Tensor, log_sums: Tensor) -> Tensor:
+        """The same [...] in a single operation, which may round otherwise."""
+        return logits.sub(log_sums, alpha=self.alpha)
+
     def arcs(self, token_weights: Tensor, blank_weights: Tensor, log_sums: Tensor) -> tuple[Tensor, Tensor]:
         """Interpolated weights of both kinds of arcs in the lattices of token sequences.
 
