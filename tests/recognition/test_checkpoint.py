@@ -2,7 +2,7 @@
 
 import errno
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -137,3 +137,10 @@ def test_a_full_disk_is_an_error_of_the_system():
     with pytest.raises(OSError, match="No space left") as raised:
         write_tensors({"weight": torch.zeros(100000)}, Path("/dev/full"))
     assert raised.value.errno == errno.ENOSPC
+
+
+def test_a_new_run_stands_at_its_beginning():
+    """Counters from 0, no best epoch yet, and any error rate would be better than the best so far."""
+    beginning = dict(step=0, epoch=0, batch=0, batches_in_epoch=0, branch_epoch=0, best_epoch=0, best_alpha=1.0)
+    assert asdict(Progress()) == beginning | {"best_wer": float("inf")}
+    assert Progress().epochs == 0 and Progress().epochs_since_branch == 0
