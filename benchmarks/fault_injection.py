@@ -206,12 +206,12 @@ def fill_the_disk(life: Life, rng: random.Random) -> bool:
     """Let nothing more be written to the small disk that the folder is on: training ends with a sentence."""
     if not life.ranks():
         return False
-    ballast = life.folder.parent / "ballast"
+    ballast, heard = life.folder.parent / "ballast", len(life.said())
     with ballast.open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(1 << 16))
     try:
-        _expect_a_sentence(life, "the disk is full")
+        _expect_a_sentence(life, "the disk is full", heard)
     finally:
         ballast.unlink()
     return True
@@ -221,9 +221,10 @@ def make_read_only(life: Life, rng: random.Random) -> bool:
     """Let nothing be written into the folder any more: training ends with a sentence."""
     if not life.folder.is_dir() or not life.ranks():
         return False
+    heard = len(life.said())
     _set_read_only(life.folder, True)
     try:
-        _expect_a_sentence(life, "permission denied")
+        _expect_a_sentence(life, "permission denied", heard)
     finally:
         _set_read_only(life.folder, False)
     return True
@@ -267,11 +268,15 @@ FAULTS: dict[str, Callable[[Life, random.Random], bool]] = {
 }
 
 
-def _expect_a_sentence(life: Life, words: str) -> None:
-    """The life ends by itself, saying why in a sentence; or it was done before it had to write again."""
+def _expect_a_sentence(life: Life, words: str, heard: int) -> None:
+    """The life ends by itself, saying why in a sentence; or it was done before it had to write again.
+
+    Args:
+        heard: length of what it had said before the fault, of which earlier faults may be part
+    """
     code = life.wait()
-    last = life.said().strip().splitlines()[-1:]
-    if code and not any(words in line for line in last):
+    said = life.said()[heard:]
+    if code and (words not in said or "Traceback" in said):
         raise RuntimeError(f"no sentence with '{words}', but exit code {code} and\n{life.said()[-3000:]}")
 
 
