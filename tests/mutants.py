@@ -1,7 +1,8 @@
 """Mutants: copies of a source file with one small fault each, such as a programmer might make.
 
 Faults are made in the text, at the place of a node of the syntax tree, so that everything else stays as it was.
-Docstrings, annotations, messages of errors and logging are left alone: no test should depend on them.
+Docstrings, annotations, messages of errors and logging are left alone: no test should depend on them. So are
+assertions, among them `zip(..., strict=True)`: they change nothing as long as the program is right.
 """
 
 import ast
@@ -37,6 +38,8 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
 }
 EXTREMES = {"min": "max", "max": "min", "amin": "amax", "amax": "amin", "argmin": "argmax", "argmax": "argmin"}
 EXTREMES |= {"minimum": "maximum", "maximum": "minimum"}
+# Functions whose arguments may be swapped.
+SYMMETRIC = ("add", "logaddexp", "mul")
 LOGGING = ("log", "logger", "logging", "print", "warnings")
 
 
@@ -140,7 +143,9 @@ def _program(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_talk(node: ast.AST) -> bool:
-    """Whether a node is only for readers: a docstring, an error that is raised, a line for the log, an import."""
+    """Whether a node is only for readers: a docstring, an error, an assertion, a line for the log, an import."""
+    if isinstance(node, ast.keyword):
+        return node.arg == "strict"
     if isinstance(node, ast.Raise | ast.Assert | ast.Import | ast.ImportFrom | ast.JoinedStr):
         return True
     if not isinstance(node, ast.Expr):
@@ -178,7 +183,11 @@ def _calls(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
         other = EXTREMES[name]
         changed = ast.Attribute(function.value, other) if isinstance(function, ast.Attribute) else ast.Name(other)
         yield "min/max", ast.Call(changed, node.args, node.keywords)
-    elif len(node.args) >= 2 and not any(isinstance(each, ast.Starred) for each in node.args[:2]):
+    elif (
+        len(node.args) >= 2
+        and name not in SYMMETRIC
+        and not any(isinstance(each, ast.Starred) for each in node.args[:2])
+    ):
         yield "swapped arguments", ast.Call(function, [node.args[1], node.args[0], *node.args[2:]], node.keywords)
     for index, keyword in enumerate(node.keywords):
         if name.startswith("clamp") and keyword.arg in ("min", "max"):

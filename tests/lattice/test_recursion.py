@@ -2,6 +2,7 @@
 whatever the weights, the lengths, the padding, the dtype and the backend.
 """
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -282,6 +283,37 @@ def modules(monkeypatch):
 
 def backend_module(**attributes):
     return SimpleNamespace(mutual_information_recursion=None, **attributes)
+
+
+def by_enumeration(token_weights, blank_weights, boundary, return_grad):
+    """What k2's function is for, by enumeration: paths of s tokens and t blanks, which may end with either."""
+    assert return_grad and boundary[:, :2].eq(0).all()
+    scores, grads = [], (torch.zeros_like(token_weights), torch.zeros_like(blank_weights))
+    for row, (_, _, tokens, frames) in enumerate(boundary.tolist()):
+        paths = []
+        for places in itertools.combinations(range(tokens + frames), tokens):
+            emitted = [place in places for place in range(tokens + frames)]
+            befores = [(sum(emitted[:place]), place - sum(emitted[:place])) for place in range(tokens + frames)]
+            paths.append([(0 if emits else 1, row, *before) for emits, before in zip(emitted, befores, strict=True)])
+        weights = [
+            sum(float((token_weights, blank_weights)[kind][row, s, t]) for kind, row, s, t in path) for path in paths
+        ]
+        scores.append(oracles.log_sum_exp(weights))
+        for path, weight in zip(paths, weights, strict=True):
+            for kind, row, s, t in path:
+                # As k2's, gradients of what cannot be reached are no numbers.
+                grads[kind][row, s, t] += math.exp(weight - scores[-1]) if scores[-1] > -math.inf else math.nan
+    return torch.tensor(scores, dtype=token_weights.dtype), grads
+
+
+@pytest.mark.parametrize("blocked", [0.0, 0.3])
+@pytest.mark.parametrize("seed", range(6))
+def test_what_k2_is_asked_for_is_our_score(modules, seed, blocked):
+    modules["k2"] = SimpleNamespace(mutual_information_recursion=by_enumeration)
+    case = random_lattices(seed, tokens=3, frames=4, blocked=blocked)
+    torch.testing.assert_close(
+        scores_and_gradients(*case, backend="k2"), oracle_scores_and_gradients(*case), rtol=1e-9, atol=1e-9
+    )
 
 
 def test_a_folder_that_is_named_like_a_backend_is_none(modules):

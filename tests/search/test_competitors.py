@@ -60,6 +60,8 @@ def test_equal_the_plain_search_without_the_reference(seed, filler):
         for sequences, reference in zip(found, references, strict=True)
     ]
     assert to_lists(competitors) == wanted
+    is_found = [reference in sequences for reference, sequences in zip(references, found, strict=True)]
+    assert competitors.found.tolist() == is_found and is_found[:2] == [True, True]
     tree = build_prefix_tree(*competitors.with_references(tokens, token_lengths))
     assert tree.distinct.sum(1).tolist() == [1 + len(sequences) for sequences in wanted]
 
@@ -77,7 +79,7 @@ def test_batches_that_are_searched_together_get_what_they_get_alone():
     together = find_competitors_together(model, batches, settings, NORMALISATION)
     for batch, found in zip(batches, together, strict=True):
         (alone,) = find_competitors_together(model, [batch], settings, NORMALISATION)
-        assert torch.equal(found.tokens, alone.tokens) and torch.equal(found.lengths, alone.lengths)
+        assert all(torch.equal(value, vars(alone)[name]) for name, value in vars(found).items())
 
 
 def test_there_may_be_fewer_than_asked_for_or_none():

@@ -40,6 +40,8 @@ def test_what_is_held_stays_and_what_is_not_goes_oldest_first():
     while len(chain) < FIRST_ROWS - 1:
         chain.append(chain[-1].extend(1 + len(chain) % 3))
         store.read(chain[-1:])
+    # All rows but that of the empty prefix are in use, and there are no more than at first.
+    assert len(store.outputs) == FIRST_ROWS and len({prefix.row for prefix in (root, *chain)}) == FIRST_ROWS
     holder = Holder([chain[2]])
     store.hold(holder)
     kept = store.gather([chain[2]])
@@ -73,10 +75,44 @@ def test_a_long_stream_keeps_what_is_on_the_way_to_its_beam_and_loses_nothing():
         taken, tail = beams[0].settle()
         settled += taken
         on_the_way = {prefix for tip in beams[0].prefixes for prefix in tip.path()}
-        assert beams[0].size() <= 1 + len(on_the_way) + FIRST_ROWS
+        assert 1 + len(on_the_way) <= beams[0].size() <= 1 + len(on_the_way) + FIRST_ROWS
     assert [token for token, _ in settled + tail] == wanted.tokens[0][0]
     assert [time for _, time in settled + tail] == wanted.times[0][0]
     assert len(settled) > 100
+
+
+@torch.no_grad()
+def test_a_long_search_side_by_side_needs_no_more_rows_than_a_short_one():
+    search = BeamSearch(random_model(4, "lstm", vocabulary=5), 3, 0.3, 2)
+    beams, rows = search.start(2), []
+    for chunk in random_frames(2, 300).split(50, dim=1):
+        advance_over(search, beams, chunk, [chunk.shape[1]] * 2)
+        rows.append(len(search._store.outputs))
+    assert len(set(rows)) == 1, rows
+
+
+@torch.no_grad()
+def test_every_prefix_that_a_beam_keeps_counts_as_memory():
+    search = BeamSearch(random_model(4, "lstm", vocabulary=5), 3, 0.3, 2)
+    (beam,) = search.start(1)
+    held = [search.held_bytes(beam)]
+    for token in (1, 2):
+        beam.root.extend(token)
+        held.append(search.held_bytes(beam))
+    assert held[0] > 0 and held[1] - held[0] == held[2] - held[1] > 0
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@torch.no_grad()
+def test_a_beam_is_in_order_after_every_frame(alone):
+    """Best first, relative to the best: what a stream shows is the first."""
+    search = BeamSearch(random_model(4, "lstm", vocabulary=5), 3, 0.3, 2)
+    beams, seen = search.start(1 if alone else 2), []
+    beams[0].watch = lambda beam: seen.append(list(beam.scores))
+    # Blanks are likely in most frames, so that hypotheses pass many of them, and change places there.
+    advance_over(search, beams, random_frames(len(beams), 200), [200] * len(beams))
+    assert len(seen) == 200
+    assert all(scores[0] == 0 and scores == sorted(scores, reverse=True) for scores in seen)
 
 
 def test_hypotheses_that_agree_settle_on_what_they_share():
