@@ -1,25 +1,32 @@
 """A training manifest of LibriSpeech's size without its audio: published numbers of utterances, lengths and words.
 
 Everything is drawn from one seed. Features are faked where they are read: a cut names as many frames as it has, and the
-reader makes them up, so that nothing but the manifest lies on disk.
+reader makes them up, so that nothing but the manifest lies on disk. A Shar export of it has no tar files either.
 """
 
 import json
 import random
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from itertools import islice
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
-from lhotse import Features, MonoCut, Recording, SupervisionSegment
+from lhotse import CutSet, Features, MonoCut, Recording, SupervisionSegment
 from lhotse.audio import AudioSource
 from lhotse.features.io import FeaturesReader, register_reader
 from lhotse.utils import compute_num_frames
 
+from transducer_gn.common.files import write_text
 from transducer_gn.common.framing import FILTER_BANKS
 from transducer_gn.common.units import SAMPLING_RATE
 from transducer_gn.data.features import CUTS_PER_SHARD
-from transducer_gn.data.manifest_files import write_lines
+from transducer_gn.data.index import DURATIONS, write_array
+from transducer_gn.data.manifest_files import read_lines, write_lines
+from transducer_gn.data.shar import FORMAT, INDEX, SharExport
 from transducer_gn.data.tokenizer import Tokenizer, save_tokenizer, train_tokenizer
 
 UTTERANCES = 281241
@@ -113,6 +120,35 @@ def make_prepared_folder(folder: Path, cuts: int, seed: int = 0) -> None:
     """Write what training reads of a prepared folder: the training manifest, and a token model of 500."""
     write_lines(folder / "cuts_train.jsonl.gz", (json.dumps(cut.to_dict()).encode() for cut in make_cuts(cuts, seed)))
     save_tokenizer(made_tokenizer(seed), folder / f"lang_unigram_{VOCAB_SIZE}")
+
+
+def number_of(name: str) -> int:
+    """Return the place in the manifest of the utterance of a name."""
+    found = re.search(r"-([0-9]{7})(_|$)", name)
+    assert found, name
+    return int(found[1])
+
+
+def make_shar_export(folder: Path, shard_size: int) -> None:
+    """Write what training reads of a Shar export of the folder's manifest, but for the tar files of features."""
+    export, seconds, shards = folder / "shar" / "train", [], []
+    export.mkdir(parents=True, exist_ok=True)
+    lines = read_lines(folder / "cuts_train.jsonl.gz")
+    while shard := list(islice(lines, shard_size)):
+        write_lines(export / f"cuts.{len(shards):06d}.jsonl.gz", shard)
+        seconds += [json.loads(line)["duration"] for line in shard]
+        shards.append(len(shard))
+    write_array(export / DURATIONS, seconds, np.float64)
+    write_text(export / INDEX, json.dumps({"format": FORMAT, "shards": shards, "fingerprint": "made up"}) + "\n")
+
+
+def faked_shards() -> AbstractContextManager[object]:
+    """While this lasts, shards are read without their tar files: cuts make their features up."""
+
+    def cuts_alone(self: SharExport, number: int) -> CutSet:
+        return CutSet.from_jsonl_lazy(self.folder / f"cuts.{number:06d}.jsonl.gz")
+
+    return mock.patch.object(SharExport, "_shard", cuts_alone)
 
 
 def made_tokenizer(seed: int, lines: int = 1000) -> Tokenizer:

@@ -16,6 +16,11 @@ beside its limit:
 and checked, over all ranks: that the batches of the epoch hold every utterance once, that all ranks have equally many,
 and that those that were loaded are those that were planned.
 
+With --shard-size the same is rehearsed with a Shar export of so many utterances per shard, in place of manifest and
+index. Tar files are faked, so that what workers hold of their features is not in `memory`; it is computed:
+
+    held          the most that the workers of a rank hold at a time of what they have read ahead, in bytes
+
 Ratios: each measurement over its limit, below 1 if it was kept; and with --compare
 
     lhotse_over_plan    the same count by lhotse's sampler, run over cuts that have nothing but a duration, over `count`
@@ -32,28 +37,34 @@ import multiprocessing
 import tempfile
 import time
 import warnings
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from itertools import islice
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import librispeech_manifest
 import numpy as np
 import torch
 from measure import in_own_process, write_result
+from numpy.typing import NDArray
 
 from transducer_gn.config import BatchConfig
 from transducer_gn.data import epoch_plan
 from transducer_gn.data.batches import Batches
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.sampling import EpochSampler
+from transducer_gn.data.shar import INDEX, ShardedBatches
 from transducer_gn.data.training_manifest import index_training_manifest
 
 # Seconds, and for memory bytes.
 LIMITS = {"first_batch": 60.0, "resume": 60.0, "memory": 1e9}
 # Batches after which a rank alone has its memory measured: all workers have made some.
 SETTLED = 40
+# Of features in a tar file, per second of audio: 600 utterances of the mini corpus, exported.
+BYTES_PER_SECOND = 14600
 # Longest that ranks wait for each other, in seconds.
 PATIENCE = 600.0
 
@@ -69,6 +80,7 @@ class Rehearsal:
         workers: processes that load batches, of each rank
         resume_at: batches of an epoch that were done before a resumed run
         steps: batches that all ranks load in lockstep
+        shard_size: utterances per shard of a Shar export; 0 for none, that is, manifest and index
     """
 
     cuts: int = librispeech_manifest.UTTERANCES * len(librispeech_manifest.SPEEDS)
@@ -77,20 +89,52 @@ class Rehearsal:
     workers: int = 4
     resume_at: int = 20000
     steps: int = 200
+    shard_size: int = 0
 
-    def batches(self, folder: Path, rank: int) -> Batches:
+    def batches(self, folder: Path, rank: int) -> Batches | ShardedBatches:
         """Return a rank's batches, as training makes them."""
         data = PreparedData(folder)
         settings = BatchConfig(max_duration=self.max_duration, num_workers=self.workers)
         tokenizer = data.tokenizer(librispeech_manifest.VOCAB_SIZE)
+        if self.shard_size:
+            return ShardedBatches(folder / "shar" / "train", tokenizer, settings, rank=rank, world_size=self.world_size)
         utterances = data.training_utterances()
         return Batches(utterances, tokenizer, settings, training=True, rank=rank, world_size=self.world_size)
 
 
-def make_index(folder: Path) -> float:
-    """Index the manifest as prepare.sh does; return seconds."""
+def planned(batches: Batches | ShardedBatches, count: int) -> tuple[NDArray[np.int64], list[list[int]]]:
+    """Return all of a rank's epoch, and the utterances of its first `count` batches by their place in the manifest."""
+    if isinstance(batches, ShardedBatches):
+        lanes = batches.lanes(0)
+        # The loader takes from one worker after another.
+        first = [lanes[number % len(lanes)].plan.batch(number // len(lanes)) for number in range(count)]
+        everything = np.concatenate([lane.plan.positions for lane in lanes])
+        return everything, [[position for position, _ in batch] for batch in first]
+    plan, cut = batches.plan(0), batches.utterances.cut
+    names = [[cut(position).id for position, _ in plan.batch(number)] for number in range(count)]
+    return plan.positions, [[librispeech_manifest.number_of(name) for name in batch] for batch in names]
+
+
+def held_bytes(batches: Batches | ShardedBatches) -> float:
+    """Return the most that the workers of a rank hold of features at a time; 0 without Shar."""
+    if not isinstance(batches, ShardedBatches):
+        return 0.0
+    most = 0.0
+    for lane in batches.lanes(0):
+        seconds = batches.durations
+        read = np.cumsum(seconds[lane.stream])[lane.read - 1]
+        used = np.cumsum(seconds[lane.plan.positions])[lane.plan.borders[1:] - 1]
+        most += float((read - np.concatenate([[0.0], used[:-1]])).max()) * BYTES_PER_SECOND
+    return most
+
+
+def make_index(rehearsal: Rehearsal, folder: Path) -> float:
+    """Index the manifest as prepare.sh does, or count the tokens of a Shar export; return seconds."""
     data, start = PreparedData(folder), time.perf_counter()
-    index_training_manifest(data, [data.tokenizer(librispeech_manifest.VOCAB_SIZE)])
+    if rehearsal.shard_size:
+        rehearsal.batches(folder, rank=0)
+    else:
+        index_training_manifest(data, [data.tokenizer(librispeech_manifest.VOCAB_SIZE)])
     return time.perf_counter() - start
 
 
@@ -116,7 +160,7 @@ def run_alone(rehearsal: Rehearsal, folder: Path) -> dict[str, float]:
     processes = [multiprocessing.current_process(), *multiprocessing.active_children()]
     memory = sum(proportional_bytes(process.pid or 0) for process in processes) - before
     seconds = {"start_up": counted - start, "first_batch": first - start, "count": counted - planned}
-    return seconds | {"memory": memory, "batches": number}
+    return seconds | {"memory": memory, "batches": number, "held": held_bytes(batches)}
 
 
 def run_resumed(rehearsal: Rehearsal, folder: Path) -> dict[str, float]:
@@ -138,14 +182,11 @@ def run_rank(rehearsal: Rehearsal, folder: Path, rank: int, together: Barrier, r
         names.append(batch.ids)
         together.wait(PATIENCE)
     seconds = time.perf_counter() - start
-    plan = batches.plan(0)
-    planned = [
-        sorted(batches.utterances.cut(position).id for position, _ in plan.batch(number))
-        for number in range(len(names))
-    ]
-    np.save(results / f"{rank}.npy", plan.positions)
-    found = {"seconds": seconds, "batches": len(plan), "kept": batches.report.kept, "names": names}
-    (results / f"{rank}.json").write_text(json.dumps(found | {"as_planned": planned == list(map(sorted, names))}))
+    everything, numbers = planned(batches, len(names))
+    loaded = [sorted(map(librispeech_manifest.number_of, batch)) for batch in names]
+    np.save(results / f"{rank}.npy", everything)
+    found = {"seconds": seconds, "batches": batches.count(0), "kept": batches.report.kept, "names": names}
+    (results / f"{rank}.json").write_text(json.dumps(found | {"as_planned": loaded == list(map(sorted, numbers))}))
 
 
 def run_in_lockstep(rehearsal: Rehearsal, folder: Path) -> dict[str, float]:
@@ -167,7 +208,7 @@ def run_in_lockstep(rehearsal: Rehearsal, folder: Path) -> dict[str, float]:
         everything = np.concatenate([np.load(Path(results) / f"{rank}.npy") for rank in range(rehearsal.world_size)])
     names = [name for rank in found for batch in rank["names"] for name in batch]
     checks = {
-        "every utterance in one batch of the epoch": np.array_equal(np.sort(everything), np.arange(found[0]["kept"])),
+        "every utterance in one batch of the epoch": len(np.unique(everything)) == len(everything) == found[0]["kept"],
         "equally many batches": len({rank["batches"] for rank in found}) == 1,
         "no utterance loaded twice": len(names) == len(set(names)) > 0,
         "loaded as planned": all(rank["as_planned"] for rank in found),
@@ -193,6 +234,8 @@ def report(rehearsal: Rehearsal, found: dict[str, float]) -> dict[str, object]:
         limit = f"   (limit {LIMITS[name]:.0f} s)" if name in LIMITS else ""
         print(f"{name:12s} {found[name]:8.1f} s{limit}")
     print(f"{'memory':12s} {found['memory'] / 1e6:8.0f} MB   (limit {LIMITS['memory'] / 1e6:.0f} MB)")
+    if rehearsal.shard_size:
+        print(f"{'held':12s} {found['held'] / 1e6:8.0f} MB")
     print(f"{found['batches']} batches for each of {rehearsal.world_size} ranks; resumed at {found['resumed_at']}")
     print(f"lockstep: {rehearsal.steps} batches of each, {found['utterances_loaded']} utterances, none twice")
     ratios = {f"{name}_over_limit": found[name] / limit for name, limit in LIMITS.items()}
@@ -209,7 +252,9 @@ def rehearse(rehearsal: Rehearsal, folder: Path, variants: tuple[str, ...], comp
         start = time.perf_counter()
         librispeech_manifest.make_prepared_folder(folder, rehearsal.cuts)
         print(f"made a manifest of {rehearsal.cuts} utterances in {time.perf_counter() - start:.0f} s", flush=True)
-    found: dict[str, float] = {"index": make_index(folder)}
+    if rehearsal.shard_size and not (folder / "shar" / "train" / INDEX).is_file():
+        librispeech_manifest.make_shar_export(folder, rehearsal.shard_size)
+    found: dict[str, float] = {"index": make_index(rehearsal, folder)}
     for variant in ("alone", "resumed"):
         found |= in_own_process(__file__, [*variants, "--folder", str(folder), "--variant", variant], threads=1)
     found |= run_in_lockstep(rehearsal, folder)
@@ -231,9 +276,15 @@ def main() -> None:
     # More processes than cores are meant.
     warnings.filterwarnings("ignore", message="This DataLoader will create")
     rehearsal = Rehearsal(**{name: arguments[name] for name in asdict(Rehearsal())})
+    with librispeech_manifest.faked_shards() if rehearsal.shard_size else nullcontext():
+        run(rehearsal, arguments)
+
+
+def run(rehearsal: Rehearsal, arguments: dict[str, Any]) -> None:
+    """Measure one variant and print it, or everything."""
     if arguments["variant"]:
-        run = run_alone if arguments["variant"] == "alone" else run_resumed
-        print(json.dumps(run(rehearsal, arguments["folder"])))
+        measure = run_alone if arguments["variant"] == "alone" else run_resumed
+        print(json.dumps(measure(rehearsal, arguments["folder"])))
         return
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     variants = tuple(word for name, value in asdict(rehearsal).items() for word in (flag(name), str(value)))

@@ -1,5 +1,6 @@
 """Invariant: the rehearsal of LibriSpeech's size, on a few thousand utterances: lengths as published, all ranks with
-all workers in lockstep without an utterance twice, a resumed rank at its place, and a check that finds what is wrong.
+all workers in lockstep without an utterance twice, a resumed rank at its place, and a check that finds what is wrong;
+the same from Shar.
 """
 
 import importlib.util
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transducer_gn.data import epoch_plan
+from transducer_gn.data import epoch_plan, shar_plan
 from transducer_gn.data.index import ManifestIndex
 from transducer_gn.data.prepared import PreparedData
 
@@ -60,7 +61,7 @@ def test_lengths_are_the_published_ones(benchmark):
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 def test_ranks_in_lockstep_and_a_rank_alone(benchmark, rehearsal, folder):
-    assert benchmark.make_index(folder) > 0
+    assert benchmark.make_index(rehearsal, folder) > 0
     assert isinstance(PreparedData(folder).training_utterances(), ManifestIndex)
     found = benchmark.run_alone(rehearsal, folder) | benchmark.run_resumed(rehearsal, folder)
     assert found["resumed_at"] == 50 < found["batches"]
@@ -76,3 +77,29 @@ def test_ranks_that_load_the_same_are_found(benchmark, rehearsal, folder, monkey
     monkeypatch.setattr("transducer_gn.data.sampling.plan_share", lambda *a: share(*a[:3], 0, a[4]))
     with pytest.raises(AssertionError, match="every utterance in one batch of the epoch, no utterance loaded twice"):
         benchmark.run_in_lockstep(replace(rehearsal, steps=2, workers=0), folder)
+
+
+@pytest.fixture(scope="module")
+def shar(benchmark, rehearsal, folder):
+    """The same rehearsal with a Shar export, whose tar files are faked."""
+    benchmark.librispeech_manifest.make_shar_export(folder, 100)
+    with benchmark.librispeech_manifest.faked_shards():
+        yield replace(rehearsal, shard_size=100)
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_an_epoch_of_shar_is_whole(benchmark, shar, folder):
+    found = benchmark.run_alone(shar, folder) | benchmark.run_resumed(shar, folder)
+    assert found["resumed_at"] == 50 < found["batches"]
+    # 2 workers hold no more than all their utterances: a third of 3,000 of 12 s.
+    assert 0 < found["held"] < 1100 * 14 * benchmark.BYTES_PER_SECOND
+    locked = benchmark.run_in_lockstep(shar, folder)
+    assert locked["utterances_loaded"] > shar.world_size * shar.steps
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_lanes_that_load_the_same_are_found(benchmark, shar, folder, monkeypatch):
+    deal = shar_plan.deal
+    monkeypatch.setattr("transducer_gn.data.shar.deal", lambda *a: [deal(*a)[0]] * a[3])
+    with pytest.raises(AssertionError, match="not so: every utterance in one batch of the epoch"):
+        benchmark.run_in_lockstep(replace(shar, steps=2), folder)

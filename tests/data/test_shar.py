@@ -3,6 +3,8 @@ worker of one rank, equally many batches each; resuming is exact and opens only 
 """
 
 import json
+import shutil
+import tarfile
 from collections import Counter
 from dataclasses import replace
 
@@ -106,13 +108,14 @@ def test_utterances_that_cannot_be_used_are_left_out_and_counted(exported, prepa
 
 def test_no_more_is_held_than_the_settings_say_and_what_fills_no_batch(exported, tokenizer):
     batches = ShardedBatches(exported, tokenizer, replace(SETTINGS, shar_buffer_size=12))
-    lane = batches._lanes(0)[0]
+    lane = batches.lanes(0)[0]
     used = np.cumsum(np.diff(lane.plan.borders))
     # Of each of 3 classes of duration at most one batch waits: 10 seconds of utterances of a second or more.
     held = lane.read - np.concatenate([[0], used[:-1]])
     assert held.max() <= 12 + 3 * 10 < len(lane.stream) and lane.read[-1] == len(lane.stream)
     assert all(lane.read[number] >= places for number, places in enumerate(needed(lane)))
-    assert sum(len(cuts) for cuts in read_lane(SharExport(batches._export.folder), lane, 0)) == len(lane.stream)
+    cuts = read_lane(SharExport(batches._export.folder), lane, range(len(lane.plan)))
+    assert sum(map(len, cuts)) == len(lane.stream)
 
 
 def needed(lane):
@@ -148,3 +151,52 @@ def test_too_few_shards_and_missing_exports_are_named(exported, tokenizer, tmp_p
 def test_shards_that_hold_too_little_that_is_usable_are_named(exported, tokenizer):
     with pytest.raises(UserError, match="too little for 1 ranks of 1 workers: 0 utterances"):
         ShardedBatches(exported, tokenizer, replace(SETTINGS, min_duration=50))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_largest_batches_are_those_of_the_epoch(exported, tokenizer, workers):
+    settings = replace(SETTINGS, num_workers=workers, num_buckets=1)
+    batches = ShardedBatches(exported, tokenizer, settings, rank=1, world_size=2)
+    epoch, found = list(batches.starting_at(1)), batches.largest(1)
+    whole = max(epoch, key=lambda batch: len(batch) * float(batch.durations.max()))
+    longest = max(float(batch.durations.max()) for batch in epoch)
+    assert found[0].ids == whole.ids and torch.equal(found[0].features, whole.features)
+    assert float(found[-1].durations.max()) == longest
+    assert all(any(batch.ids == one.ids for one in epoch) for batch in found)
+
+
+def spoil_missing(folder):
+    (folder / "features.000002.tar").unlink()
+
+
+def spoil_cut_short(folder):
+    path = folder / "features.000002.tar"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def spoil_cut_short_between_members(folder):
+    path = folder / "features.000002.tar"
+    with tarfile.open(path) as tar:
+        path.write_bytes(path.read_bytes()[: tar.getmembers()[4].offset])
+
+
+def spoil_cuts(folder):
+    path = folder / "cuts.000002.jsonl.gz"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def spoil_by_another(folder):
+    shutil.copy(folder / "features.000003.tar", folder / "features.000002.tar")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    "spoil", [spoil_missing, spoil_cut_short, spoil_cut_short_between_members, spoil_cuts, spoil_by_another]
+)
+def test_a_damaged_shard_is_named(exported, tokenizer, tmp_path, spoil, workers):
+    folder = tmp_path / "train"
+    shutil.copytree(exported, folder)
+    batches = ShardedBatches(folder, tokenizer, replace(SETTINGS, num_workers=workers))
+    spoil(folder)
+    with pytest.raises(UserError, match=r"^shard 2 of .*train .*cannot be read beyond \d of its 8.*copy it again"):
+        list(batches)

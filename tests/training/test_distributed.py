@@ -16,6 +16,7 @@ from toy_data import toy_settings
 from transducer_gn.config import config_parser, read_config
 from transducer_gn.data.batches import Batch
 from transducer_gn.model.chunk import Chunk
+from transducer_gn.training import distributed
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.distributed import World, join_world
 from transducer_gn.training.schedule import SchedulePoint
@@ -99,6 +100,30 @@ def test_two_ranks_have_the_gradient_of_one_process(shares, toy, tmp_path):
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
     multiprocessing.spawn(run_rank, (flags, tmp_path, port, expected, shares), nprocs=2)
+
+
+def test_all_ranks_wait_for_each_other(monkeypatch):
+    waits = []
+    monkeypatch.setattr(dist, "barrier", lambda group: waits.append(group))
+    for size in (1, 2, 3):
+        World(0, size, group=f"{size} ranks").wait()
+    assert waits == ["2 ranks", "3 ranks"]
+
+
+def test_a_rank_dies_with_its_launcher_from_the_first(monkeypatch):
+    """Before it waits for the others, which may take long."""
+    done = []
+    monkeypatch.setattr(distributed, "die_with_parent", lambda parent: done.append(parent))
+
+    def nobody(*_, **__):
+        raise TimeoutError("the others did not come")
+
+    monkeypatch.setattr(distributed, "rendezvous", nobody)
+    for name, value in (environment(0, 1) | {distributed.LAUNCHED: 1234}).items():
+        monkeypatch.setenv(name, str(value))
+    with pytest.raises(TimeoutError), join_world("cpu", 60):
+        pass
+    assert done == [1234]
 
 
 def join_and_die(rank, attempt, port, delay):

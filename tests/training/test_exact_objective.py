@@ -34,7 +34,14 @@ def objective(frames, frame_lengths, states, tokens, lengths, weight, bias, *, p
     return exact_objective(inputs, tokens, lengths, point, limit)
 
 
-def literal(case, alpha, regulariser_weight):
+def drawn_to_the_diagonal(labels, strength):
+    """What the prior takes from the weight of a label sequence."""
+    frames = [frame for frame, tokens in enumerate(labels) for _ in tokens]
+    distances = ((t + 0.5) / len(labels) - (u + 0.7) / len(frames) for u, t in enumerate(frames))
+    return strength * sum(distance**2 for distance in distances)
+
+
+def literal(case, alpha, regulariser_weight, diagonal_prior=0.0):
     frames, frame_lengths, states, tokens, lengths, weight, bias = (x.detach() for x in case)
     logits = torch.tanh(frames[:, :, None] + states) @ weight.t() + bias
     log_sums = logits.logsumexp(-1)
@@ -45,6 +52,7 @@ def literal(case, alpha, regulariser_weight):
         numerator = oracles.log_sum_exp(
             [
                 oracles.label_sequence_weight(interpolated, CONTEXT, labels)
+                - drawn_to_the_diagonal(labels, diagonal_prior)
                 for labels in oracles.label_sequences(VOCABULARY, length, LIMIT)
                 if oracles.tokens_of(labels) == reference
             ]
@@ -58,10 +66,20 @@ def literal(case, alpha, regulariser_weight):
 @pytest.mark.parametrize("alpha", [1.0, 0.3, 0.0])
 @pytest.mark.parametrize("seed", range(6))
 def test_equals_the_formula_written_out(seed, alpha, monkeypatch):
-    monkeypatch.setitem(finite_state.POINTS, "cpu", 4)
+    # Room for hidden vectors of less than a frame, or of two.
+    monkeypatch.setitem(finite_state.POINTS, "cpu", (2, 7)[seed % 2])
     case = random_case(seed)
     result = objective(*case, point=SchedulePoint(alpha, 0.1))
     assert result.loss.item() == pytest.approx(literal(case, alpha, 0.1), rel=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.3])
+@pytest.mark.parametrize("seed", range(6))
+def test_diagonal_prior_is_on_the_alignments_of_the_reference(seed, alpha):
+    case = random_case(seed)
+    result = objective(*case, point=SchedulePoint(alpha, 0.1, diagonal_prior=20.0))
+    # Penalties are computed in float32, whatever the weights are.
+    assert result.loss.item() == pytest.approx(literal(case, alpha, 0.1, 20.0), rel=1e-6)
 
 
 def test_metrics_at_alpha_1_are_without_a_normaliser(monkeypatch):

@@ -1,11 +1,15 @@
 """Invariant: what training writes is complete, readable while it runs, and without repetition after a resume."""
 
 import json
+import subprocess
+import sys
 
+import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from transducer_gn.lattice.recursion import resolve_backend
+from transducer_gn.training import logbook
 from transducer_gn.training.bookkeeper import Bookkeeper
 from transducer_gn.training.logbook import drop_later_metrics, duration, git_commit, installed_versions, start_log
 
@@ -39,6 +43,20 @@ def test_metrics_tensorboard_and_best_epoch(train, tmp_path):
     assert {"train/alpha", "train/loss", "valid/wer"} <= set(tags["scalars"]) and "train/log_sum" in tags["histograms"]
     assert any("sentences" in tag for tag in tags["tensors"])
     assert [x.step for x in events.Scalars("train/alpha")] == [line["step"] for line in training]
+
+
+def test_without_tensorboard_training_says_so_and_goes_on(train, tmp_path, monkeypatch, caplog):
+    for name in [name for name in sys.modules if f"{name}.".startswith(("tensorboard.", "torch.utils.tensorboard."))]:
+        monkeypatch.delitem(sys.modules, name)
+    # What import does where there is no such package.
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    folder = tmp_path / "exp"
+    run = train(folder, **GLOBAL | {"training.epochs": 1})
+    (sentence,) = [record.message for record in caplog.records if "tensorboard" in record.message]
+    assert "no curves are written" in sentence and "transducer_gn[train]" in sentence
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert {line["kind"] for line in lines} == {"train", "valid"} and not (folder / "tensorboard").exists()
+    assert run.state.progress.epoch == 1 and (folder / "epoch-1.pt").is_file()
 
 
 def test_best_epoch_is_that_of_the_lowest_error_rate_once_alpha_stays(train, tmp_path, monkeypatch):
@@ -81,6 +99,20 @@ def test_log_names_versions_commit_and_settings(train, tmp_path):
         f"backend {resolve_backend('auto', torch.device('cpu'))}",
     ):
         assert text in log
+
+
+def test_packages_that_are_missing_are_left_out_of_the_versions(monkeypatch):
+    monkeypatch.setattr(logbook, "PACKAGES", ("no-such-package", "numpy", "no-other-package"))
+    assert list(installed_versions()) == ["python", "numpy"]
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("git"), subprocess.CalledProcessError(128, ["git"])])
+def test_outside_a_repository_the_commit_is_unknown(monkeypatch, error):
+    def run(*_, **__):
+        raise error
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert git_commit() == "unknown"
 
 
 def test_durations_are_readable():

@@ -161,8 +161,27 @@ def test_a_branch_may_unfreeze(train, frozen: Path, place: Path, tmp_path: Path)
     cuts = {cut.id: cut for cut in PreparedData(place / "data").cuts("dev-a")}
     for name, text in texts["chunks"].items():
         assert system.transcribe(audio_of(cuts[name]), RecognitionConfig(beam=4)).text.split() == text
-    with pytest.raises(UserError, match="model.front_end.freeze .was False, is True"):
-        train(tmp_path / "back", branch_from=tmp_path / "exp" / "epoch-3.pt", **{"training.epochs": 4})
+
+
+def test_a_branch_may_freeze_what_was_trained(train, frozen: Path, place: Path, tmp_path: Path) -> None:
+    unfrozen, back = tmp_path / "unfrozen" / "epoch-3.pt", {"training.epochs": 4}
+    train(unfrozen.parent, branch_from=frozen / "epoch-2.pt", **UNFROZEN | {"training.epochs": 3})
+    with pytest.raises(UserError, match="weights is .*--front-end-file takes .*or its checkpoint"):
+        train(tmp_path / "refused", branch_from=unfrozen, **back)
+    data = tmp_path / "data"
+    prepare(place / "corpus", data, unfrozen, place / "conf.yaml", speeds="[1.1]")
+    train(tmp_path / "exp", branch_from=unfrozen, **back | {"data.folder": data})
+    before, after = load_checkpoint(unfrozen), load_checkpoint(tmp_path / "exp" / "epoch-4.pt")
+    for name, value in before.model.items():
+        assert torch.equal(value, after.model[name]) == name.startswith("front_end."), name
+    assert not any(name.startswith("front_end.") for name in after.average["parameters"])
+    # Moments of the other parameters are gone on with: as many steps as were made in all.
+    assert {values["step"] for values in after.training.optimiser["state"].values()} == {after.progress.step}
+    assert len(after.training.optimiser["param_groups"]) == 1
+    system = transducer_gn.load(tmp_path / "exp")
+    (cut, *_) = PreparedData(data).cuts("dev-a")
+    vectors = system.front_end.compute(audio_of(cut))
+    torch.testing.assert_close(torch.from_numpy(cut.load_features()), vectors, rtol=0, atol=1 / 32)
 
 
 def decoded(folder: Path, streaming: str) -> dict[str, list[str]]:

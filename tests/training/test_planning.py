@@ -25,7 +25,11 @@ def searches(monkeypatch):
         before = sum(count for _, _, count in noted)
         noted.append((alpha, self.training, len(batches)))
         return [
-            Competitors(torch.full((len(batch), 1, 1), number), torch.ones(len(batch), 1, dtype=torch.int64))
+            Competitors(
+                torch.full((len(batch), 1, 1), number),
+                torch.ones(len(batch), 1, dtype=torch.int64),
+                torch.zeros(len(batch)),
+            )
             for number, batch in enumerate(batches, before + 1)
         ]
 
@@ -115,7 +119,7 @@ def test_a_plan_is_the_same_wherever_training_starts_and_differs_between_ranks(p
 
 
 def test_competitors_from_before_a_stop_go_to_the_batches_that_come_first(planner_of, searches):
-    pending = [Competitors(torch.full((1, 1, 1), number), torch.ones(1, 1)) for number in (70, 71)]
+    pending = [Competitors(torch.full((1, 1, 1), number), torch.ones(1, 1), torch.zeros(1)) for number in (70, 71)]
     planner, _ = planner_of(first=1, pending=pending, **{"competitors.lookahead": 4})
     assert found_by([*planner._group]) == [70, 71] and len(planner.pending) == 2
     assert found_by(all_plans(planner, [0.4] * 5)) == [70, 71, 1, 2, 3]

@@ -1,7 +1,6 @@
 """Batches of features and tokens, in an order that can be stopped and resumed anywhere."""
 
 import random
-import signal
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -12,13 +11,11 @@ from lhotse import CutSet
 from lhotse.cut import Cut
 from lhotse.features import FeatureExtractor
 from lhotse.utils import LOG_EPSILON
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from transducer_gn.common.errors import UserError, require
 from transducer_gn.common.framing import FILTER_BANKS, Framing
-from transducer_gn.common.processes import die_with_parent
 from transducer_gn.common.seeds import stable_seed
-from transducer_gn.common.threads import run_on_any_core
 from transducer_gn.common.units import BLANK
 from transducer_gn.config import BatchConfig, FrontEndConfig
 from transducer_gn.data.augmentation import change_volume, mix_noise, one_thread
@@ -27,6 +24,7 @@ from transducer_gn.data.features import fbank
 from transducer_gn.data.filtering import Usable, Utterances, usable_cuts
 from transducer_gn.data.index import ManifestIndex
 from transducer_gn.data.labels import group_of, unit_of
+from transducer_gn.data.loading import load
 from transducer_gn.data.sampling import EpochSampler
 from transducer_gn.data.spec_augment import spec_augment
 from transducer_gn.data.tokenizer import Tokenizer
@@ -225,19 +223,6 @@ class ResumableBatches(ABC):
                 )
 
 
-def leave_stopping_to_training(_: int) -> None:
-    """Called in every process that loads batches.
-
-    A scheduler that ends a job sends its signal to all processes. Training saves what it has and then ends these;
-    without them it could not. If it is killed, they go with it, and with them its lock of the folder, which they have
-    inherited. Nor are they bound to the core of the thread that started them.
-    """
-    die_with_parent()
-    run_on_any_core()
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 @dataclass(frozen=True)
 class PlannedBatches(Dataset[Batch]):
     """The batches of one epoch of one rank, by their number in the plan; whoever wants one reads its cuts.
@@ -322,7 +307,7 @@ class Batches(ResumableBatches):
     def starting_at(self, epoch: int, batch: int = 0) -> Iterable[Batch]:
         """Load them, with the configured number of processes."""
         planned = self._planned(epoch)
-        return DataLoader(planned, sampler=range(batch, len(planned.plan)), **loading(self._settings))
+        return load(planned, self._settings.num_workers, range(batch, len(planned.plan)))
 
     def identity(self) -> dict[str, Any]:
         """Batches do not depend on the number of workers."""
@@ -332,15 +317,3 @@ class Batches(ResumableBatches):
 
     def _planned(self, epoch: int) -> PlannedBatches:
         return PlannedBatches(self._dataset, self.utterances, self.plan(epoch), epoch, self._rank, self._world_size)
-
-
-def loading(settings: BatchConfig) -> dict[str, Any]:
-    """Return how a loader works, whatever it loads: ready batches, in other processes."""
-    return dict(
-        batch_size=None,
-        num_workers=settings.num_workers,
-        pin_memory=torch.cuda.is_available(),
-        # Without a generator of its own the loader would draw from training's, once more in every resumed run.
-        generator=torch.Generator(),
-        worker_init_fn=leave_stopping_to_training,
-    )

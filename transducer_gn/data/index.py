@@ -11,9 +11,11 @@ import json
 import logging
 import os
 import tempfile
+import warnings
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from lhotse.cut import Cut
 from lhotse.serialization import deserialize_item
 from numpy.typing import NDArray
 
+from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import exclusive, replace_when_done, write_text
 from transducer_gn.common.stages import Stage
 from transducer_gn.data.epoch_plan import Seconds
@@ -43,8 +46,16 @@ def write_array(path: Path, values: Sequence[Any] | NDArray[Any], dtype: type[np
 
 
 def read_array(path: Path) -> NDArray[Any]:
-    """Map an array from a file."""
-    return np.load(path, mmap_mode="r")
+    """Map an array from a file; UserError if there is none in it."""
+    try:
+        # Of what anybody can write, numpy's own reader evaluates the head, and stumbles over much of it.
+        with warnings.catch_warnings(action="ignore"):
+            values = np.load(path, mmap_mode="r")
+        if not isinstance(values, np.memmap) or values.ndim != 1 or values.dtype.kind not in "if":
+            raise ValueError("no list of numbers")
+    except (ValueError, EOFError, TypeError, SyntaxError, TokenError, OverflowError, MemoryError, RecursionError) as e:
+        raise UserError(f"{path} is damaged ({type(e).__name__}); delete {path.parent} and call again") from e
+    return values
 
 
 def token_counts(folder: Path, tokenizer: Tokenizer, texts: Callable[[], Iterable[str]]) -> NDArray[np.int32]:

@@ -3,13 +3,14 @@
 And the places of what prepare.sh makes of them.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from transducer_gn.common.errors import UserError
+from transducer_gn.common.json_files import parse_json, read_json
+from transducer_gn.common.typed import typed
 
 ROLES = ("train", "dev", "test")
 # What a front end other than filter banks says about its features, and its parameters.
@@ -79,7 +80,11 @@ def read_roles(data_dir: Path) -> dict[str, list[str]]:
     path = data_dir / "parts.json"
     if not path.is_file():
         raise UserError(f"{data_dir} holds no prepared data (no parts.json); run ./prepare.sh from stage 1")
-    return json.loads(path.read_text())
+    try:
+        roles = read_json(path, dict[str, list[str]])
+    except ValueError as error:
+        raise UserError(f"{path} does not say which parts there are: {error}; run ./prepare.sh from stage 1") from error
+    return {role: roles.get(role, []) for role in ROLES}
 
 
 def features_folder(data_dir: Path) -> Path:
@@ -173,8 +178,8 @@ def read_custom(path: Path) -> dict[str, dict[str, Any]]:
     custom = {}
     for number, line in enumerate(read_text_lines(path), start=1):
         try:
-            entry = json.loads(line)
-            custom[entry.pop("id")] = entry
-        except (ValueError, KeyError, AttributeError):
+            entry = parse_json(line, dict[str, Any])
+            custom[typed(str, entry.pop("id"))] = entry
+        except (ValueError, KeyError):
             raise UserError(f"{path}, line {number} is not a JSON object with an id; repair or delete it") from None
     return custom

@@ -2,11 +2,16 @@
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import replace_when_done
+from transducer_gn.common.json_files import parse_json
+
+LONGEST_LINE = 1 << 24
 
 
 def write_json_lines(path: Path, items: Iterable[dict[str, Any]]) -> None:
@@ -26,15 +31,25 @@ def write_lines(path: Path, lines: Iterable[bytes]) -> None:
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a gzipped file without their ends."""
-    with gzip.open(path, "rb") as file:
-        for line in file:
-            yield line.rstrip(b"\n")
+    """Yield the lines of a gzipped file without their ends; UserError if it is damaged."""
+    try:
+        with gzip.open(path, "rb") as file:
+            # A few bytes of a file can stand for a line without end.
+            while line := file.readline(LONGEST_LINE):
+                if len(line) == LONGEST_LINE:
+                    raise EOFError("a line without end")
+                yield line.rstrip(b"\n")
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UserError(f"{path} is damaged ({error}); delete it and run prepare.sh again") from error
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a manifest."""
-    return map(json.loads, read_lines(path))
+    """Yield the objects of a manifest; UserError names the line that holds none."""
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            yield parse_json(line, dict[str, Any])
+        except ValueError as error:
+            raise UserError(f"{path}, line {number}: {error}; delete it and run prepare.sh again") from error
 
 
 def portable_path(path: Path, base: Path) -> str:

@@ -1,7 +1,8 @@
 """A folder that prepare.sh made: which parts it has, their cuts, the front end of their features, its token models."""
 
-import json
 import logging
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -9,14 +10,17 @@ from typing import Any
 
 from lhotse import CutSet
 from lhotse.cut import Cut
-from lhotse.lazy import LazyManifestIterator, LazyMapper
+from lhotse.lazy import LazyMapper
+from lhotse.serialization import deserialize_item
 
 from transducer_gn.common.errors import UserError
+from transducer_gn.common.json_files import read_json
 from transducer_gn.common.stages import file_fingerprint
+from transducer_gn.common.typed import typed
 from transducer_gn.data.epoch_plan import SMALL_CORPUS, is_small
 from transducer_gn.data.index import ManifestIndex, stored_index
 from transducer_gn.data.layout import FILTER_BANKS_RECORD, FRONT_END_RECORD, part_manifest, read_roles
-from transducer_gn.data.manifest_files import read_lines
+from transducer_gn.data.manifest_files import read_json_lines, read_lines
 from transducer_gn.data.tokenizer import Tokenizer
 
 TRAINING_MANIFEST = "cuts_train.jsonl.gz"
@@ -63,9 +67,11 @@ class PreparedData:
         """Return when the words of each utterance end, in seconds, by its id; only of those that have alignments."""
         ends = {}
         for cut in self.cuts(part):
+            if not cut.supervisions:
+                continue
             supervision = cut.supervisions[0]
             words = (supervision.alignment or {}).get("word", [])
-            if words and [item.symbol for item in words] == supervision.text.split():
+            if words and [item.symbol for item in words] == (supervision.text or "").split():
                 ends[cut.id] = [round(item.start + item.duration, 4) for item in words]
         return ends
 
@@ -83,7 +89,12 @@ class PreparedData:
         """Return all that the features depend on, as the front end that made them says."""
         path = self.folder / FRONT_END_RECORD
         # Filter banks have no record: folders from before there were others have none.
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else FILTER_BANKS_RECORD
+        if not path.is_file():
+            return FILTER_BANKS_RECORD
+        try:
+            return read_json(path, dict[str, Any])
+        except ValueError as error:
+            raise UserError(f"{path} does not say what made the features: {error}; run prepare.sh again") from error
 
     def tokenizer(self, vocab_size: int, model_type: str = "unigram") -> Tokenizer:
         """Return the token model of this size."""
@@ -92,7 +103,7 @@ class PreparedData:
     def _read(self, path: Path) -> CutSet:
         if not path.is_file():
             raise UserError(f"there is no {path}; run ./prepare.sh for this corpus to the end")
-        return CutSet(LazyMapper(LazyManifestIterator(path), WithFolder(self.folder.resolve())))
+        return CutSet(LazyMapper(NumberedItems(path), AsCut(path, WithFolder(self.folder.resolve()))))
 
 
 @dataclass(frozen=True)
@@ -104,3 +115,45 @@ class WithFolder:
     def __call__(self, cut: Cut) -> Cut:
         cut = cut.with_recording_path_prefix(self.folder)
         return cut.with_features_path_prefix(self.folder) if cut.has_features else cut
+
+
+@dataclass(frozen=True)
+class NumberedItems:
+    """The objects of a manifest with the numbers of their lines, read anew each time."""
+
+    path: Path
+
+    def __iter__(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        return enumerate(read_json_lines(self.path), start=1)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in read_lines(self.path))
+
+
+@dataclass(frozen=True)
+class AsCut:
+    """Makes the cut of a manifest's line; UserError names a line that holds none."""
+
+    path: Path
+    resolve: WithFolder
+
+    def __call__(self, item: tuple[int, dict[str, Any]]) -> Cut:
+        number, values = item
+        try:
+            cut = deserialize_item(values)
+            check_cut(cut)
+            return self.resolve(cut)
+        except (ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError) as error:
+            problem = f"{type(error).__name__}: {error}"
+            raise UserError(f"{self.path}, line {number} is no cut ({problem}); run prepare.sh again") from error
+
+
+def check_cut(cut: Cut) -> None:
+    """ValueError unless a cut has a name, lasts some time, and has texts and times of words where it has any."""
+    typed(str, cut.id, "its id")
+    if not (math.isfinite(typed(float, cut.duration, "its duration")) and cut.duration > 0):
+        raise ValueError(f"it lasts {cut.duration} s")
+    for supervision in cut.supervisions:
+        typed(str | None, supervision.text, "its text")
+        for item in (supervision.alignment or {}).get("word", []):
+            typed(tuple[str, float, float], [item.symbol, item.start, item.duration], "a word")

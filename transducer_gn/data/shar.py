@@ -7,6 +7,8 @@ import hashlib
 import json
 import logging
 import shutil
+import tarfile
+import zlib
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -21,12 +23,14 @@ from lhotse.shar.utils import to_shar_placeholder
 from lhotse.shar.writers import ArrayTarWriter
 from lhotse.utils import fastcopy
 from numpy.typing import NDArray
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset, get_worker_info
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import replace_when_done, write_text
+from transducer_gn.common.json_files import read_json
 from transducer_gn.common.processes import run_each
 from transducer_gn.common.seeds import stable_seed
+from transducer_gn.common.typed import typed
 from transducer_gn.config import BatchConfig
 from transducer_gn.data.batches import (
     FILTER_BANK_INPUTS,
@@ -35,11 +39,11 @@ from transducer_gn.data.batches import (
     Inputs,
     NumberedCuts,
     ResumableBatches,
-    loading,
 )
 from transducer_gn.data.epoch_plan import Packing, Positions, Seconds
 from transducer_gn.data.filtering import Usable, usable_positions
 from transducer_gn.data.index import DURATIONS, read_array, text_of, token_counts, write_array
+from transducer_gn.data.loading import load
 from transducer_gn.data.manifest_files import read_json_lines, read_lines, write_json_lines
 from transducer_gn.data.prepared import WithFolder
 from transducer_gn.data.sampling import duration_bins
@@ -48,6 +52,8 @@ from transducer_gn.data.tokenizer import Tokenizer
 
 INDEX = "index.json"
 FORMAT = 2
+# What lhotse and the libraries below it raise for files that are missing, cut short or mixed up.
+DAMAGE = (OSError, EOFError, ValueError, AssertionError, RuntimeError, tarfile.TarError, zlib.error)
 
 
 def export_shar(manifest: Path, data_dir: Path, folder: Path, shard_size: int, tick_power: int, jobs: int) -> None:
@@ -106,13 +112,19 @@ class SharExport:
         path = folder / INDEX
         if not path.is_file():
             raise UserError(f"{folder} holds no complete Shar export (no {INDEX}); run prepare.sh with --shar")
-        index = json.loads(path.read_text())
-        if index.get("format") != FORMAT:
-            raise UserError(f"{folder} was exported by an older version; run prepare.sh with --shar again")
+        try:
+            index = read_json(path, dict[str, Any])
+            if index.get("format") != FORMAT:
+                raise UserError(f"{folder} was exported by an older version; run prepare.sh with --shar again")
+            sizes = typed(list[int], index["shards"], "shards")
+            self.fingerprint: str = typed(str, index["fingerprint"], "fingerprint")
+            self.durations: Seconds = read_array(folder / DURATIONS)
+            if min(sizes, default=0) < 0 or sum(sizes) != len(self.durations):
+                raise ValueError("shards and durations do not fit")
+        except (ValueError, KeyError) as error:
+            raise UserError(f"{path} is damaged ({error}); run prepare.sh with --shar again") from error
         self.folder = folder
-        self.durations: Seconds = read_array(folder / DURATIONS)
-        self.shards: Positions = np.concatenate([[0], np.cumsum(index["shards"])])
-        self.fingerprint: str = index["fingerprint"]
+        self.shards: Positions = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
 
     def __len__(self) -> int:
         return len(self.shards) - 1
@@ -129,29 +141,46 @@ class SharExport:
     def read(self, stream: Positions, wanted: Container[int]) -> Iterator[tuple[int, int, Cut]]:
         """Read the wanted utterances of a stream; yield the place of each in it, the utterance, and its cut.
 
-        Shards without any of them are not opened.
+        Shards without any of them are not opened. A shard that lacks one of them is a `UserError`.
         """
         numbers = np.searchsorted(self.shards, stream, side="right") - 1
         for number, group in groupby(range(len(stream)), key=lambda place: int(numbers[place])):
             places = {int(stream[place]): place for place in group if int(stream[place]) in wanted}
-            for position, cut in enumerate(self._shard(number) if places else (), start=int(self.shards[number])):
+            for position, cut in enumerate(self._whole(number) if places else (), start=int(self.shards[number])):
                 if position in places:
                     yield places.pop(position), position, cut
                 if not places:
                     break
+
+    def _whole(self, number: int) -> Iterator[Cut]:
+        """Yield a shard's cuts; UserError if there are not as many as there should be."""
+        count = int(self.shards[number + 1] - self.shards[number])
+        found = 0
+        reason: Exception | str = "it ends too early"
+        try:
+            for cut in self._shard(number):
+                yield cut
+                found += 1
+        except DAMAGE as error:
+            reason = error
+        if found < count:
+            raise UserError(
+                f"shard {number} of {self.folder} (cuts.{number:06d}, features.{number:06d}) cannot be read beyond "
+                f"{found} of its {count} utterances ({reason}); copy it again, or run prepare.sh with --shar again"
+            )
 
     def _shard(self, number: int) -> Iterable[Cut]:
         fields = {"cuts": f"cuts.{number:06d}.jsonl.gz", "features": f"features.{number:06d}.tar"}
         return CutSet.from_shar(fields={name: [str(self.folder / file)] for name, file in fields.items()})
 
 
-def read_lane(export: SharExport, lane: Lane, first: int) -> Iterator[list[Cut]]:
-    """Yield the cuts of a lane's batches from the first that is wanted on; what only earlier ones need is not read."""
-    uses = Counter(position for number in range(first, len(lane.plan)) for position, _ in lane.plan.batch(number))
+def read_lane(export: SharExport, lane: Lane, wanted: Sequence[int]) -> Iterator[list[Cut]]:
+    """Yield the cuts of those batches of a lane that are wanted, in ascending order; what others need is not read."""
+    uses = Counter(position for number in wanted for position, _ in lane.plan.batch(number))
     held: dict[int, Cut] = {}
     arriving = export.read(lane.stream, frozenset(uses))
     coming = next(arriving, None)
-    for number in range(first, len(lane.plan)):
+    for number in wanted:
         while coming is not None and coming[0] < lane.read[number]:
             held[coming[1]] = coming[2]
             coming = next(arriving, None)
@@ -197,8 +226,12 @@ class LaneDataset(IterableDataset[Batch | None]):
         if worker < consumed:
             yield None
             first += 1
-        for number, cuts in enumerate(read_lane(self.export, self.lanes[worker], first), start=first):
-            place = (number * workers + worker) * self.world_size + self.rank
+        yield from self.batches(worker, range(first, len(self.lanes[worker].plan)))
+
+    def batches(self, worker: int, wanted: Sequence[int]) -> Iterator[Batch]:
+        """Yield some batches of a worker's lane."""
+        for number, cuts in zip(wanted, read_lane(self.export, self.lanes[worker], wanted), strict=True):
+            place = (number * len(self.lanes) + worker) * self.world_size + self.rank
             yield self.dataset[NumberedCuts(self.epoch, place, cuts)]
 
 
@@ -216,6 +249,9 @@ class ShardedBatches(ResumableBatches):
         inputs: features and noise
         rank: this process's number
         world_size: number of processes that train together
+
+    Attributes:
+        durations: [N] seconds of all utterances of the export
     """
 
     def __init__(
@@ -238,7 +274,7 @@ class ShardedBatches(ResumableBatches):
                 f"{folder} has {len(export)} shards, too few for {world_size} ranks of {settings.num_workers} workers; "
                 "export again with a smaller --shard-size, or use fewer workers"
             )
-        self._export, self._settings = export, settings
+        self._export, self._settings, self.durations = export, settings, export.durations
         self._rank, self._world_size = rank, world_size
         self._dataset = BatchDataset(tokenizer, settings, True, inputs)
         self._token_model = tokenizer.fingerprint
@@ -252,23 +288,36 @@ class ShardedBatches(ResumableBatches):
 
     def count(self, epoch: int) -> int:
         """Look it up in the plan."""
-        return sum(len(lane.plan) for lane in self._lanes(epoch))
+        return sum(len(lane.plan) for lane in self.lanes(epoch))
+
+    def largest(self, epoch: int) -> list[Batch]:
+        """Return those with most audio, padding included, and with the longest utterance; opens their shards alone."""
+        durations, found = self.durations, {}
+        for worker, lane in enumerate(self.lanes(epoch)):
+            for number in lane.plan.largest(durations):
+                seconds = durations[[position for position, _ in lane.plan.batch(number)]]
+                found[worker, number] = (len(seconds) * seconds.max(), seconds.max())
+        chosen = dict.fromkeys(max(found, key=lambda place: found[place][measure]) for measure in (0, 1))
+        return [next(self._from(epoch, 0).batches(worker, [number])) for worker, number in chosen]
 
     def starting_at(self, epoch: int, batch: int = 0) -> Iterable[Batch]:
         """Open the shards of what is left."""
-        lanes = self._lanes(epoch)
-        dataset = LaneDataset(self._export, self._dataset, lanes, epoch, batch, self._rank, self._world_size)
-        return (batch for batch in DataLoader(dataset, **loading(self._settings)) if batch is not None)
+        loaded = load(self._from(epoch, batch), self._settings.num_workers)
+        return (batch for batch in loaded if batch is not None)
+
+    def _from(self, epoch: int, skip: int) -> LaneDataset:
+        lanes = self.lanes(epoch)
+        return LaneDataset(self._export, self._dataset, lanes, epoch, skip, self._rank, self._world_size)
 
     def identity(self) -> dict[str, Any]:
         """Batches depend on the number of workers, too."""
         utterances = {"shards": self._export.shards.tolist(), "utterances": self.report.fingerprint}
         return asdict(self._settings) | utterances | {"world size": self._world_size, "token model": self._token_model}
 
-    def _lanes(self, epoch: int) -> list[Lane]:
+    def lanes(self, epoch: int) -> list[Lane]:
         """Return what this rank's workers do in an epoch."""
         if self._last is None or self._last[0] != epoch:
-            seed, durations = stable_seed("pass", self._settings.seed, epoch), self._export.durations
+            seed, durations = stable_seed("pass", self._settings.seed, epoch), self.durations
             streams = deal(self._usable, self._export.shards, durations, self._world_size * self._workers, seed)
             lanes = plan_lanes(streams, durations, self._packing, self._settings.shar_buffer_size, seed)
             self._last = (epoch, lanes[self._rank * self._workers :][: self._workers])

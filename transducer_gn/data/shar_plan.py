@@ -33,8 +33,10 @@ class Lane:
 def deal(usable: Positions, shards: Positions, durations: Seconds, lanes: int, seed: int) -> list[Positions]:
     """Return the stream of each lane: the usable utterances of the shards in random order, cut into equal stretches.
 
+    Every lane has at least one utterance, however long those of its neighbours are.
+
     Args:
-        usable: utterances that may be in batches, in ascending order
+        usable: utterances that may be in batches, in ascending order; at least as many as there are lanes
         shards: [S + 1] shard s holds the utterances from shards[s] to shards[s + 1]
         durations: seconds of all utterances
         lanes: number of lanes
@@ -43,7 +45,11 @@ def deal(usable: Positions, shards: Positions, durations: Seconds, lanes: int, s
     turns = np.argsort(random_order(len(shards) - 1, seed))
     stream = usable[np.argsort(turns[np.searchsorted(shards, usable, side="right") - 1], kind="stable")]
     ends = np.cumsum(durations[stream])
-    return np.split(stream, np.searchsorted(ends, ends[-1] * np.arange(1, lanes) / lanes))
+    places = np.arange(1, lanes)
+    cuts = np.searchsorted(ends, ends[-1] * places / lanes)
+    # Each cut leaves an utterance to the lane before it, and one for each lane after it.
+    cuts = np.maximum.accumulate(np.maximum(cuts - places, 0)) + places
+    return np.split(stream, np.minimum(cuts, len(stream) - lanes + places))
 
 
 def batch_stream(

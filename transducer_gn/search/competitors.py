@@ -25,10 +25,12 @@ class Competitors:
     Attributes:
         tokens: [B, N, U] token ids; 0 beyond a length
         lengths: [B, N] number of tokens; -1 where there is no sequence
+        found: [B] whether the search found the reference, too: a list without it says little about the next best
     """
 
     tokens: Tensor
     lengths: Tensor
+    found: Tensor
 
     def with_references(self, references: Tensor, reference_lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Tokens [B, 1 + N, U'] and lengths [B, 1 + N] with the references first, as prefix trees want them.
@@ -134,12 +136,15 @@ def find_competitors_together(
     competitors, start = [], 0
     for batch in batches:
         end = start + len(batch.encoder_out)
-        rows = zip(found.tokens[start:end], found.scores[start:end], batch.reference_lists(), strict=True)
-        chosen = [
-            _chosen([own for own, score in zip(tokens, scores, strict=True) if score > -torch.inf], reference, settings)
-            for tokens, scores, reference in rows
+        references = batch.reference_lists()
+        lists = [
+            [own for own, score in zip(tokens, scores, strict=True) if score > -torch.inf]
+            for tokens, scores in zip(found.tokens[start:end], found.scores[start:end], strict=True)
         ]
-        competitors.append(_padded(chosen, settings.count, batch.references.device))
+        pairs = list(zip(lists, references, strict=True))
+        chosen = [_chosen(sequences, reference, settings) for sequences, reference in pairs]
+        is_found = torch.tensor([reference in sequences for sequences, reference in pairs])
+        competitors.append(_padded(chosen, is_found, settings.count, batch.references.device))
         start = end
     return competitors
 
@@ -184,14 +189,15 @@ def _chosen(sequences: list[list[int]], reference: list[int], settings: Competit
     return [list(tokens) for tokens in distinct][: settings.count]
 
 
-def _padded(sequences: list[list[list[int]]], count: int, device: torch.device) -> Competitors:
-    """At most `count` sequences of each utterance as tensors."""
+def _padded(sequences: list[list[list[int]]], found: Tensor, count: int, device: torch.device) -> Competitors:
+    """At most `count` sequences of each utterance as tensors, and whether its reference was `found` [B]."""
     longest = max((len(tokens) for own in sequences for tokens in own), default=0)
     none = [0] * longest
     rows = [[tokens + none[len(tokens) :] for tokens in own] + [none] * (count - len(own)) for own in sequences]
     lengths = [[len(tokens) for tokens in own] + [-1] * (count - len(own)) for own in sequences]
     tokens = torch.tensor(rows, dtype=torch.long).view(len(rows), count, longest)
-    return Competitors(tokens.to(device), torch.tensor(lengths, dtype=torch.long).view(len(rows), count).to(device))
+    sizes = torch.tensor(lengths, dtype=torch.long).view(len(rows), count)
+    return Competitors(tokens.to(device), sizes.to(device), found.to(device))
 
 
 def longest_competitors(reference_lengths: Tensor, settings: CompetitorConfig, vocab_size: int) -> Competitors:
@@ -205,5 +211,5 @@ def longest_competitors(reference_lengths: Tensor, settings: CompetitorConfig, v
     lengths = torch.tensor([settings.longest(length) for length in reference_lengths.tolist()])
     shape = (len(lengths), settings.count, int(lengths.max()) if len(lengths) else 0)
     tokens = torch.randint(1, vocab_size, shape, generator=torch.Generator().manual_seed(0))
-    device = reference_lengths.device
-    return Competitors(tokens.to(device), lengths[:, None].expand(shape[:2]).to(device))
+    device, found = reference_lengths.device, torch.zeros(len(lengths), dtype=torch.bool)
+    return Competitors(tokens.to(device), lengths[:, None].expand(shape[:2]).to(device), found.to(device))

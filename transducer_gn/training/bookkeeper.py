@@ -2,13 +2,14 @@
 
 import json
 import logging
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import isnan, nan
 from pathlib import Path
 
 import torch
 
 from transducer_gn.common.files import write_text
+from transducer_gn.common.run_files import BEST, BestEpoch
 from transducer_gn.config import Config
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.recognition.checkpoint import (
@@ -100,7 +101,7 @@ class Bookkeeper:
         """Write a checkpoint of all ranks' state."""
         state, learner = self._state, self._state.learner
         check_parameters(learner.model, state.progress.step, self._folder)
-        pending = [{"tokens": x.tokens.cpu(), "lengths": x.lengths.cpu()} for x in state.planner.pending]
+        pending = [{name: value.cpu() for name, value in vars(each).items()} for each in state.planner.pending]
         all_pending = self._world.gather(pending)
         all_sums = self._world.gather({name: float(total) for name, total in state.sums.items()})
         if all_pending is not None and all_sums is not None:
@@ -131,8 +132,8 @@ class Bookkeeper:
         progress = self._state.progress
         if self._world.is_first:
             best_wer = None if isnan(progress.best_wer) else progress.best_wer
-            best = {"epoch": progress.best_epoch, "wer": best_wer, "last_epoch": progress.epoch}
-            write_text(self._folder / "best.json", json.dumps(best) + "\n")
+            best = BestEpoch(progress.best_epoch, best_wer, progress.epoch)
+            write_text(self._folder / BEST, json.dumps(asdict(best)) + "\n")
 
     def _add_to_average(self) -> None:
         progress = self._state.progress

@@ -6,6 +6,7 @@ The joiner is evaluated at every frame for every state of the predictor, V^c of 
 import torch
 from torch import Tensor
 
+from transducer_gn.lattice.diagonal_prior import with_diagonal_prior
 from transducer_gn.lattice.finite_state import capped_scores, log_normaliser, sequence_weights, state_logits
 from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.lattice.joint import LatticeInputs
@@ -17,38 +18,35 @@ def exact_objective(
     inputs: LatticeInputs, tokens: Tensor, token_lengths: Tensor, point: SchedulePoint, max_tokens_per_frame: int
 ) -> Objective:
     """The objective of a batch; for the arguments see `exact_terms`."""
-    terms = exact_terms(inputs, tokens, token_lengths, Interpolation(point.alpha), max_tokens_per_frame)
+    terms = exact_terms(inputs, tokens, token_lengths, point, max_tokens_per_frame)
     return combine(terms, point, inputs.frame_lengths)
 
 
 def exact_terms(
-    inputs: LatticeInputs,
-    tokens: Tensor,
-    token_lengths: Tensor,
-    interpolation: Interpolation,
-    max_tokens_per_frame: int,
+    inputs: LatticeInputs, tokens: Tensor, token_lengths: Tensor, point: SchedulePoint, max_tokens_per_frame: int
 ) -> Terms:
-    """The terms of the objective; there is no prior on alignments here.
+    """The terms of the objective.
 
     Args:
         inputs: with a prefix for each of the V**c states
         tokens: [B, U] references
         token_lengths: [B] their numbers of tokens
-        interpolation: of the references' weights
+        point: alpha and the diagonal prior, now
         max_tokens_per_frame: most tokens at one frame, of the references' alignments and of all that is in Z
     """
-    logits = state_logits(inputs)
+    interpolation, logits = Interpolation(point.alpha), state_logits(inputs)
     log_sums = logits.logsumexp(3)
     lengths, frame_lengths = token_lengths[:, None], inputs.frame_lengths
     token_weights, blank_weights, at_states = sequence_weights(logits, tokens[:, None], lengths)
     # Interpolated only along the reference: the lattice of all states is too large to do so everywhere.
     utterance = torch.arange(len(tokens), device=tokens.device)[:, None, None]
-    interpolated = interpolation.arcs(token_weights, blank_weights, log_sums.transpose(1, 2)[utterance, at_states])
+    token, blank = interpolation.arcs(token_weights, blank_weights, log_sums.transpose(1, 2)[utterance, at_states])
+    token = with_diagonal_prior(token[:, 0], point.diagonal_prior, token_lengths, frame_lengths)[:, None]
 
     def score(token_weights: Tensor, blank_weights: Tensor) -> Tensor:
         return capped_scores(token_weights, blank_weights, lengths, frame_lengths, max_tokens_per_frame)[:, 0]
 
-    numerator = score(*interpolated)
+    numerator = score(token, blank)
     normaliser, share = None, None
     if not interpolation.is_local:
         normaliser = log_normaliser(logits, frame_lengths, max_tokens_per_frame)

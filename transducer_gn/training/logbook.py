@@ -6,19 +6,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 import yaml
 from torch import Tensor
-from torch.utils.tensorboard import SummaryWriter
 
 from transducer_gn.common.durations import duration
 from transducer_gn.common.files import write_text
+from transducer_gn.common.json_files import parse_json
 from transducer_gn.common.run_files import METRICS
+from transducer_gn.common.typed import typed
 from transducer_gn.config import Config
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 PACKAGES = ("torch", "lhotse", "sentencepiece", "numpy", "k2", "fast_rnnt")
 
@@ -35,11 +41,12 @@ class Logbook:
 
     def __init__(self, folder: Path, step: int, active: bool) -> None:
         self._active = active
+        self._curves: SummaryWriter | None = None
         self._folder = folder
         self._started = time.monotonic()
         if active:
             drop_later_metrics(folder / METRICS, step)
-            self._tensorboard = SummaryWriter(folder / "tensorboard", purge_step=step + 1)
+            self._curves = open_curves(folder / "tensorboard", step)
 
     def metrics(self, kind: str, step: int, epoch: float, values: Mapping[str, float]) -> None:
         """Numbers of one moment: `kind` is "train" or "valid"."""
@@ -48,13 +55,14 @@ class Logbook:
         line = json.dumps({"kind": kind, "step": step, "epoch": round(epoch, 6), **values})
         with (self._folder / METRICS).open("a", encoding="utf-8") as file:
             file.write(line + "\n")
-        for name, value in values.items():
-            self._tensorboard.add_scalar(f"{kind}/{name}", value, step)
+        if self._curves is not None:
+            for name, value in values.items():
+                self._curves.add_scalar(f"{kind}/{name}", value, step)
 
     def histogram(self, name: str, step: int, values: Tensor) -> None:
         """A distribution, for tensorboard."""
-        if self._active and values.numel():
-            self._tensorboard.add_histogram(name, values.float().cpu(), step)
+        if self._curves is not None and values.numel():
+            self._curves.add_histogram(name, values.float().cpu(), step)
 
     def sentences(self, step: int, pairs: list[tuple[str, str]]) -> None:
         """A few references with what was recognised, for the log and for tensorboard."""
@@ -64,7 +72,8 @@ class Logbook:
             logging.info("reference  %s", reference)
             logging.info("recognised %s", hypothesis)
         text = "\n\n".join(f"reference: {reference}  \nrecognised: {hypothesis}" for reference, hypothesis in pairs)
-        self._tensorboard.add_text("valid/sentences", text, step)
+        if self._curves is not None:
+            self._curves.add_text("valid/sentences", text, step)
 
     def progress(self, text: str, done: float) -> None:
         """A line with the time left, given the share of this run that is done; in place on a terminal."""
@@ -79,8 +88,18 @@ class Logbook:
 
     def close(self) -> None:
         """End what tensorboard writes in the background."""
-        if self._active:
-            self._tensorboard.close()
+        if self._curves is not None:
+            self._curves.close()
+
+
+def open_curves(folder: Path, step: int) -> "SummaryWriter | None":
+    """What writes curves for tensorboard, after `step` updates; None, and a warning, where it is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        logging.warning("no curves are written: tensorboard is not installed (pip install 'transducer_gn[train]')")
+        return None
+    return SummaryWriter(folder, purge_step=step + 1)
 
 
 def drop_later_metrics(path: Path, step: int) -> None:
@@ -88,12 +107,11 @@ def drop_later_metrics(path: Path, step: int) -> None:
     if not path.exists():
         return
     kept = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            if json.loads(line)["step"] <= step:
-                kept.append(line)
-        except (json.JSONDecodeError, KeyError, TypeError):
-            continue
+    for line in path.read_bytes().split(b"\n"):
+        # What is no line of metrics was cut off, or is not of this program.
+        with suppress(ValueError, KeyError):
+            if typed(float, parse_json(line, dict[str, Any])["step"]) <= step:
+                kept.append(line.decode())
     write_text(path, "".join(line + "\n" for line in kept))
 
 

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from transducer_gn.common.errors import NotFiniteError, UserError
 from transducer_gn.common.files import replace_when_done
 from transducer_gn.data.batches import Batch
-from transducer_gn.recognition.checkpoint import checkpoint_files, write_tensors
+from transducer_gn.recognition.checkpoint import checkpoint_files
+from transducer_gn.recognition.tensor_files import write_tensors
 from transducer_gn.training.objective import SUMS, Objective
 
 

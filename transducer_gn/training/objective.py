@@ -40,6 +40,7 @@ SUMS = (
     "reference_share",
     "competitors",
     "cut",
+    "found",
     "expected_errors",
     "reference_units",
     "frames",
@@ -111,6 +112,7 @@ def combine(terms: Terms, point: SchedulePoint, frame_lengths: Tensor) -> Object
         "reference_share": unknown if terms.reference_share is None else terms.reference_share.sum(),
         "competitors": terms.competitors,
         "cut": torch.zeros(()),
+        "found": torch.zeros(()),
         "expected_errors": unknown if terms.errors is None else terms.errors.expected.sum(),
         "reference_units": torch.tensor(0 if terms.errors is None else terms.errors.reference_units),
         "frames": frame_lengths.sum(),
@@ -137,7 +139,8 @@ def metrics(sums: Mapping[str, Tensor]) -> dict[str, float]:
 
     Returns:
         loss, numerator: per frame; regulariser: mean of log_sum^2, unweighted; competitors: mean number of distinct
-        competitors; competitors_cut: mean number of those as long as is allowed; log_normaliser: log Z per frame;
+        competitors; competitors_cut: mean number of those as long as is allowed; reference_found: share of utterances
+        whose search found the reference; log_normaliser: log Z per frame;
         reference_share: mean over utterances of the reference's share of Z (at 1, competitors have become useless and
         nothing is learnt). At alpha 1 Z has no say and is not computed: if that is so for any batch, there is no
         log_normaliser, while the share is 1 of a list that holds the reference alone, and missing as well where Z
@@ -152,6 +155,7 @@ def metrics(sums: Mapping[str, Tensor]) -> dict[str, float]:
         name: values[name] / utterances for name in ("reference_share", "competitors")
     }
     found["competitors_cut"] = values["cut"] / utterances
+    found["reference_found"] = values["found"] / utterances
     found["expected_errors"] = values["expected_errors"] / max(values["reference_units"], 1.0)
     unknown = {name for name in ("log_normaliser", "reference_share", "expected_errors") if math.isnan(found[name])}
     return {name: value for name, value in found.items() if name not in unknown}

@@ -195,12 +195,17 @@ def build_optimiser(
 
 
 def load_optimiser(optimiser: Optimizer, state: dict[str, Any], config: OptimiserConfig) -> None:
-    """Go on from a state with the learning rates of `config`; a group that the state does not have begins afresh.
+    """Go on from a state with the learning rates of `config`.
 
-    The state holds the learning rate of the run that it comes from; a branch may have its own.
+    A group that the state does not have begins afresh, and one that the optimiser does not have, of parameters that are
+    frozen from now on, is left out. The state holds the learning rate of the run that it comes from; a branch may have
+    its own.
     """
-    missing = optimiser.state_dict()["param_groups"][len(state["param_groups"]) :]
-    optimiser.load_state_dict(state | {"param_groups": [*state["param_groups"], *missing]})
+    own = optimiser.state_dict()["param_groups"]
+    groups = [*state["param_groups"][: len(own)], *own[len(state["param_groups"]) :]]
+    moved = {number for group in groups for number in group["params"]}
+    kept = {number: values for number, values in state["state"].items() if number in moved}
+    optimiser.load_state_dict({"state": kept, "param_groups": groups})
     for group, rate in zip(optimiser.param_groups, (config.initial_lr, config.front_end_lr), strict=False):
         group["initial_lr"] = rate
 

@@ -1,6 +1,7 @@
 """How a run starts: afresh, where it was stopped, or as a branch of another run."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -102,20 +103,25 @@ def _resume(
     state.watch.load_state_dict(training.watch)
     # Between epochs the number of ranks may change; a new one has nothing pending and goes on with another's sums.
     rank = min(world.rank, len(training.pending) - 1)
-    pending = [Competitors(x["tokens"].to(world.device), x["lengths"].to(world.device)) for x in training.pending[rank]]
+    pending = [_pending_competitors(each, world.device) for each in training.pending[rank]]
     state.planner = Planner(state.learner.training_pass, config, world, pending)
     # Checkpoints of earlier versions lack the sums of what is new.
     state.sums |= {name: torch.full_like(state.sums[name], value) for name, value in training.sums[rank].items()}
     logging.info("resuming from %s: epoch %d, update %d", path, state.progress.epoch + 1, state.progress.step)
 
 
+def _pending_competitors(stored: Mapping[str, Tensor], device: torch.device) -> Competitors:
+    """Competitors as `Bookkeeper.save` stores them; earlier versions did not note whether references were found."""
+    found = stored.get("found", torch.zeros(len(stored["tokens"]), dtype=torch.bool))
+    return Competitors(stored["tokens"].to(device), stored["lengths"].to(device), found.to(device))
+
+
 def _branch(state: RunState, path: Path, config: Config) -> None:
     """Take over parameters, optimiser, learning rate, counters and averages, at the end of an epoch."""
     checkpoint = load_checkpoint(path)
     before = checkpoint.config.model
-    if config.model.front_end.is_trained:
-        # A front end that was frozen so far may be trained along from here on.
-        before = replace(before, front_end=replace(before.front_end, freeze=False))
+    # A front end that was frozen so far may be trained along from here on, or one that was trained along be frozen.
+    before = replace(before, front_end=replace(before.front_end, freeze=config.model.front_end.freeze))
     changed = changed_settings(before, config.model, "model.")
     if changed:
         raise UserError(f"--branch-from {path} is a model of other settings: {'; '.join(changed)}")

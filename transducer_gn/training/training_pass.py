@@ -160,7 +160,7 @@ class TrainingPass(nn.Module):
         if competitors is None:
             return objective
         cut = competitors.cut(plan.batch.token_lengths, self.config.competitors)
-        return replace(objective, sums={**objective.sums, "cut": cut.sum()})
+        return replace(objective, sums={**objective.sums, "cut": cut.sum(), "found": competitors.found.sum()})
 
     def _exact(self, encoder_out: Tensor, frame_lengths: Tensor, batch: Batch, point: SchedulePoint) -> Objective:
         """The objective with Z over all sequences."""
