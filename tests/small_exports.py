@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from small_systems import write_checkpoint
+from small_systems import moonshine_model, moonshine_model_config, small_tokenizer, write_checkpoint, write_model
 
 import transducer_gn
 from transducer_gn.config import RecognitionConfig
@@ -22,6 +22,13 @@ def small_system(folder: Path, alpha: float = 0.3) -> System:
     """
     write_checkpoint(folder / "epoch-1.pt", shake=0.2)
     return replace(transducer_gn.load(folder / "epoch-1.pt"), alpha=alpha)
+
+
+def moonshine_system(folder: Path, **front_end: object) -> System:
+    """The same on a pretrained front end of random weights."""
+    config = moonshine_model_config(**front_end)
+    write_model(folder / "epoch-1.pt", config, moonshine_model(config), small_tokenizer(), shake=0.2)
+    return transducer_gn.load(folder / "epoch-1.pt")
 
 
 def exported(system: System, folder: Path, **settings: int) -> Path:

@@ -16,7 +16,6 @@ import transducer_gn
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import RecognitionConfig
 from transducer_gn.export.write import export_system
-from transducer_gn.model.stacking import Stacking
 from transducer_gn.recognition.system import System
 from transducer_gn.runtime.layout import read_layout
 
@@ -65,10 +64,6 @@ def test_what_has_no_graph_is_refused_and_nothing_is_written(system: System, tmp
     for refused, sentence in cases:
         with pytest.raises(UserError, match=sentence):
             export_system(refused, tmp_path / "out", RecognitionConfig())
-    stacked = small_system(tmp_path)
-    stacked.model.encoder.subsampling = Stacking(80, 16, 4)
-    with pytest.raises(UserError, match="only systems on filter banks can be exported"):
-        export_system(stacked, tmp_path / "out", RecognitionConfig())
     assert not (tmp_path / "out").exists()
 
 

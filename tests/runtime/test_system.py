@@ -4,6 +4,7 @@ and stream, and says one sentence where it cannot.
 The weights are random, and hypotheses close to each other: what differs shows at once.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,18 @@ def test_other_interpolations(tmp_path: Path, alpha: float) -> None:
     audio = tones(7, 60000)
     wanted = system.transcribe(audio, RecognitionConfig(beam=4, chunk=3, left_context=6))
     assert runtime.transcribe(audio) == wanted and len(wanted.words) > 3
+
+
+def test_silence_after_the_end_is_that_of_the_system_or_what_is_asked_for(tmp_path: Path) -> None:
+    system = small_system(tmp_path)
+    streaming = replace(system.config.model.streaming, tail_padding=30)
+    padded = replace(system, config=replace(system.config, model=replace(system.config.model, streaming=streaming)))
+    audio = tones(6, 30000)
+    with_tail, without = padded.transcribe(audio), system.transcribe(audio)
+    assert with_tail != without
+    runtime = transducer_gn.load_exported(exported(padded, tmp_path / "out"))
+    assert runtime.transcribe(audio) == with_tail
+    assert runtime.transcribe(audio, RecognitionConfig(beam=4, tail_padding=0)) == without
 
 
 @pytest.mark.parametrize("most", [1, 3])

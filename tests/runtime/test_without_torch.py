@@ -2,11 +2,15 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 from house import REPOSITORY
-from small_exports import exported, small_system, tones
+from small_exports import exported, moonshine_system, small_system, tones
+
+from transducer_gn.recognition.system import System
 
 PROGRAM = """
 import sys
@@ -25,8 +29,9 @@ print(system.transcribe(np.load(sys.argv[2])).text)
 """
 
 
-def test_texts_come_out_where_torch_cannot_be_imported(tmp_path: Path) -> None:
-    system = small_system(tmp_path)
+@pytest.mark.parametrize("made", [small_system, moonshine_system], ids=["filter banks", "pretrained front end"])
+def test_texts_come_out_where_torch_cannot_be_imported(tmp_path: Path, made: Callable[[Path], System]) -> None:
+    system = made(tmp_path)
     audio = tones(2, 60000)
     np.save(tmp_path / "audio.npy", audio)
     arguments = [sys.executable, "-c", PROGRAM, exported(system, tmp_path / "out"), tmp_path / "audio.npy"]

@@ -3,9 +3,10 @@
   transducer-gn export --checkpoint exp/global --output exported           the best epoch by the dev set
   transducer-gn export --checkpoint exp/global/epoch-40.pt --output exported --int8      weights of eight bits as well
 
-The files are the encoder's step with its caches, the predictor's step, the joiner with the interpolation folded in, the
-tokens, and metadata.json, which has all that a runtime has to know (docs/export.md). The chunk, the left context and
-alpha become part of the files. `transducer_gn.load_exported` recognises with them.
+The files are the encoder's step with its caches, the predictor's step, the joiner with the interpolation folded in, a
+pretrained front end's step where there is one, the tokens, and metadata.json, which has all that a runtime has to know
+(docs/export.md). The chunk, the left context and alpha become part of the files. `transducer_gn.load_exported`
+recognises with them.
 """
 
 from pathlib import Path
@@ -21,7 +22,7 @@ def parser() -> CommandParser:
     made = command_parser(__doc__, SystemConfig)
     made.add_argument("--checkpoint", type=Path, required=True, help="a checkpoint, or a folder for its best epoch")
     made.add_argument("--output", type=Path, required=True, help="folder to write to")
-    made.add_argument("--chunk", type=int, help="frames of 40 ms per chunk; by default that of the settings")
+    made.add_argument("--chunk", type=int, help="encoder frames per chunk; by default that of the settings")
     made.add_argument("--left_context", type=int, help="frames of history, a multiple of the chunk")
     made.add_argument("--max_tokens_per_frame", type=int, help="most tokens between two blanks; as decode.py")
     made.add_argument("--int8", action="store_true", help="also write graphs with weights of eight bits")

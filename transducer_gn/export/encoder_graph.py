@@ -14,7 +14,7 @@ from transducer_gn.model.activation import BasicNorm
 from transducer_gn.model.attention import RelativeAttention, relative_positions
 from transducer_gn.model.conformer import ConformerLayer, Convolution, FeedForward
 from transducer_gn.model.scaled import ScaledConv2d, ScaledLinear
-from transducer_gn.model.subsampling import Subsampling
+from transducer_gn.model.stacking import Stacking
 from transducer_gn.model.transducer import Transducer
 
 
@@ -75,10 +75,13 @@ class _EncoderWriter:
         self.real_keys = graph.unsqueeze(graph.one("Concat", is_past, is_frame, axis=1), 1, 2)
 
     def subsample(self, features: str) -> str:
-        """From features [N, 4Q + 5, F] to [N, Q, D]."""
+        """From features [N, 4Q + 5, F] to [N, Q, D]; see `Subsampling`, or `Stacking` for those of a pretrained one."""
         graph, subsampling = self.graph, self.model.encoder.subsampling
-        assert isinstance(subsampling, Subsampling)  # others are refused before
         with graph.scope("subsampling"):
+            if isinstance(subsampling, Stacking):
+                width = subsampling.factor * self.model.encoder.framing.feature_dim
+                x = graph.reshape(features, [0, self.size, width])
+                return self.norm(linear(graph, "output", x, subsampling.output), subsampling.norm)
             x = graph.unsqueeze(features, 1)
             for part in subsampling.convolutions:
                 assert isinstance(part, ScaledConv2d)

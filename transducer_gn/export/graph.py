@@ -15,9 +15,9 @@ from torch import Tensor
 # Read by every runtime of the last years.
 OPSET = 17
 IR_VERSION = 8
-# The one size that is not fixed.
+# The size that is never fixed.
 BATCH = "N"
-TYPES = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64}
+TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "int64": TensorProto.INT64}
 
 Shape = Sequence[int | str]
 
@@ -86,6 +86,10 @@ class GraphWriter:
     def reshape(self, x: str, shape: Sequence[int]) -> str:
         """The values of `x` in another shape, in which 0 keeps a size and -1 stands for what is left."""
         return self.one("Reshape", x, self.constant("shape", list(shape)))
+
+    def cast(self, x: str, kind: str) -> str:
+        """The values of `x` as another type."""
+        return self.one("Cast", x, to=TYPES[kind])
 
     def unsqueeze(self, x: str, *axes: int) -> str:
         """The values of `x` with new dimensions of size 1."""

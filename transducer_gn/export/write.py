@@ -12,13 +12,14 @@ from transducer_gn.common.files import replace_when_done
 from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.tokenizer import save_tokenizer
 from transducer_gn.export.encoder_graph import write_encoder
+from transducer_gn.export.moonshine_graph import write_front_end
 from transducer_gn.export.token_graphs import write_joiner, write_predictor
 from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.model.chunk import Chunk
-from transducer_gn.model.subsampling import Subsampling
+from transducer_gn.model.moonshine_features import MoonshineFeatures
 from transducer_gn.recognition.system import System
 from transducer_gn.runtime.filter_banks import RECIPE
-from transducer_gn.runtime.layout import METADATA, PARTS, SUFFIXES, Layout, StateTensor
+from transducer_gn.runtime.layout import METADATA, SUFFIXES, FrontEndLayout, Layout, StateTensor
 
 
 @dataclass(frozen=True)
@@ -45,17 +46,13 @@ def export_system(system: System, folder: Path, settings: RecognitionConfig, int
     """
     chunk = exportable_chunk(system, settings)
     assert chunk.size is not None and chunk.left is not None  # or it was refused
-    graphs = dict(
-        zip(
-            PARTS,
-            (
-                write_encoder(system.model, chunk.size, chunk.left),
-                write_predictor(system.model),
-                write_joiner(system.model.joiner, Interpolation(system.alpha)),
-            ),
-            strict=True,
-        )
-    )
+    graphs = [
+        write_encoder(system.model, chunk.size, chunk.left),
+        write_predictor(system.model),
+        write_joiner(system.model.joiner, Interpolation(system.alpha)),
+    ]
+    if system.model.front_end is not None:
+        graphs.append(write_front_end(system.model.front_end))
     layout = layout_of(system, settings, chunk, ["float32", "int8"] if int8 else ["float32"])
     properties = {
         "producer": "transducer_gn",
@@ -63,7 +60,7 @@ def export_system(system: System, folder: Path, settings: RecognitionConfig, int
         "alpha": f"{system.alpha:g}",
         "normalised": "false: weights are added up as they are",
     }
-    models = {part: graph.model(properties | {"part": part}) for part, graph in graphs.items()}
+    models = {part: graph.model(properties | {"part": part}) for part, graph in zip(layout.parts, graphs, strict=True)}
     folder.mkdir(parents=True, exist_ok=True)
     # Where the description is, everything else is.
     (folder / METADATA).unlink(missing_ok=True)
@@ -83,11 +80,6 @@ def export_system(system: System, folder: Path, settings: RecognitionConfig, int
 
 def exportable_chunk(system: System, settings: RecognitionConfig) -> Chunk:
     """The chunk to export; UserError where something of the system has no graph yet."""
-    require(
-        system.model.front_end is None and isinstance(system.model.encoder.subsampling, Subsampling),
-        "model.front_end",
-        "only systems on filter banks can be exported; a pretrained front end has no graph yet",
-    )
     chunk = system.chunk(settings)
     if chunk.size is None:
         raise UserError("--chunk: an exported system runs chunk by chunk, and this one has no chunks; give a size")
@@ -120,7 +112,26 @@ def layout_of(system: System, settings: RecognitionConfig, chunk: Chunk, precisi
             for name, part in zip(names, state, strict=True)
         ],
         precisions=precisions,
-        features=RECIPE,
+        features=RECIPE if system.model.front_end is None else {"kind": "vectors of the graph front_end"},
+        front_end=front_end_layout(system.model.front_end),
+        tail_padding=len(system.tail(settings)),
+    )
+
+
+def front_end_layout(front_end: MoonshineFeatures | None) -> FrontEndLayout | None:
+    """What a runtime has to know about a pretrained front end."""
+    if front_end is None:
+        return None
+    shape, context = front_end.encoder.shape, front_end.context
+    assert context.chunk is not None  # without, the system has no chunks either
+    return FrontEndLayout(
+        kind="moonshine-tiny",
+        chunk=context.chunk,
+        right=context.right,
+        left_chunks=context.left,
+        window=context.longest_window,
+        width=len(front_end.standardisation.mean),
+        memory=[max(front_end.layers), shape.heads, 2 * shape.dim // shape.heads],
     )
 
 

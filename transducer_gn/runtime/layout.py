@@ -1,20 +1,22 @@
 """What a runtime has to know about an exported system: one JSON file beside its graphs."""
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.common.framing import Framing
-from transducer_gn.common.json_files import write_json
+from transducer_gn.common.framing import FILTER_BANKS, Framing
+from transducer_gn.common.json_files import read_json, write_json
+from transducer_gn.common.typed import shown, typed
 from transducer_gn.common.units import BLANK, SAMPLING_RATE
+from transducer_gn.model.moonshine_context import Context
 
 FORMAT = 1
 METADATA = "metadata.json"
 TOKENS = "tokens.txt"
 TOKEN_MODEL = "tokenizer.model"
 PARTS = ("encoder", "predictor", "joiner")
+FRONT_END = "front_end"
 # Of weights in the files, by name of the precision that a user asks for.
 SUFFIXES = {"float32": ".onnx", "int8": ".int8.onnx"}
 
@@ -34,6 +36,35 @@ class StateTensor:
 
 
 @dataclass(frozen=True)
+class FrontEndLayout:
+    """A pretrained front end, which has a graph of its own.
+
+    Attributes:
+        kind: "moonshine-tiny"
+        chunk: samples that are encoded together
+        right: samples after a chunk's end that its frames see
+        left_chunks: chunks of history that its frames see; None for all, with a memory that grows
+        window: samples that a step is given, zeros after those that were heard
+        width: numbers of a frame
+        memory: shape of a stream's memory without the batch and without the frames, which are the dimension before the
+            last: layers, heads, keys and values
+    """
+
+    kind: str
+    chunk: int
+    right: int
+    left_chunks: int | None
+    window: int
+    width: int
+    memory: list[int]
+
+    @property
+    def context(self) -> Context:
+        """How far its frames see."""
+        return Context(self.chunk, self.right, self.left_chunks)
+
+
+@dataclass(frozen=True)
 class Layout:
     """The content of the file.
 
@@ -50,6 +81,8 @@ class Layout:
         predictor_state: what the predictor remembers
         precisions: what there are files for
         features: how feature vectors are computed
+        front_end: the graph that computes them; None for filter banks, which have none
+        tail_padding: feature vectors of silence that follow an utterance
         blank: id of the blank
         sampling_rate: samples per second
         format: of this file
@@ -67,9 +100,16 @@ class Layout:
     predictor_state: list[StateTensor]
     precisions: list[str]
     features: dict[str, Any] = field(default_factory=dict)
+    front_end: FrontEndLayout | None = None
+    tail_padding: int = 0
     blank: int = BLANK
     sampling_rate: int = SAMPLING_RATE
     format: int = FORMAT
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the graphs."""
+        return PARTS if self.front_end is None else (*PARTS, FRONT_END)
 
     def write(self, folder: Path) -> None:
         """Write the file into a folder."""
@@ -80,15 +120,16 @@ def read_layout(folder: Path) -> Layout:
     """Read the file of a folder; UserError if there is none that this version understands."""
     path = folder / METADATA
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path, dict[str, Any])
         if content["format"] != FORMAT:
             raise UserError(
-                f"{path} is of format {content['format']}, and this version reads {FORMAT}; export it again"
+                f"{path} is of format {shown(content['format'])}, and this version reads {FORMAT}; export it again"
             )
-        framing = Framing(**content.pop("framing"))
-        state = [StateTensor(**tensor) for tensor in content.pop("predictor_state")]
-        return Layout(**content, framing=framing, predictor_state=state)
+        layout: Layout = typed(Layout, content)
+        if layout.framing != FILTER_BANKS or min(layout.chunk, layout.max_tokens_per_frame) < 1:
+            raise ValueError("only systems on filter banks are exported, with chunks")
+        return layout
     except OSError:
         raise UserError(f"{folder} holds no exported system (no {METADATA}); make one with export.py") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} does not describe an exported system; export it again") from error
+    except (ValueError, KeyError) as error:
+        raise UserError(f"{path} does not describe an exported system ({error}); export it again") from error

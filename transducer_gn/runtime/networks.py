@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.runtime.layout import PARTS, SUFFIXES, Layout
+from transducer_gn.runtime.layout import SUFFIXES, Layout
 
 try:
     import onnxruntime
@@ -35,6 +35,10 @@ class Network:
         """The named outputs for the named inputs."""
         return self._session.run(outputs, inputs)
 
+    def shape(self, name: str) -> list[int | str]:
+        """Sizes of an input; names stand for those that are free."""
+        return next((item.shape for item in self._session.get_inputs() if item.name == name), [])
+
 
 @dataclass
 class EncoderState:
@@ -54,6 +58,10 @@ class EncoderState:
 class Networks:
     """All graphs of one system.
 
+    Attributes:
+        layout: what is known about them
+        front_end: the graph of a pretrained front end; None where there is none
+
     Args:
         folder: where they are
         layout: what is known about them
@@ -66,9 +74,16 @@ class Networks:
             known = ", ".join(layout.precisions)
             raise UserError(f"precision {precision}: {folder} has {known}; export the system again, or choose another")
         self.layout = layout
-        self._encoder, self._predictor, self._joiner = (
-            Network(folder / f"{part}{SUFFIXES[precision]}", threads) for part in PARTS
+        self._encoder, self._predictor, self._joiner, *others = (
+            Network(folder / f"{part}{SUFFIXES[precision]}", threads) for part in layout.parts
         )
+        self.front_end = others[0] if others else None
+        # What a stream begins with is made by the description's sizes.
+        wanted = [(self._encoder, "memory", layout.memory), (self._encoder, "history", layout.history)]
+        wanted += [(self._predictor, tensor.name, tensor.shape) for tensor in layout.predictor_state]
+        for network, name, shape in wanted:
+            if network.shape(name)[1:] != shape:
+                raise UserError(f"{folder}: its description does not fit its graphs ({name}); export the system again")
 
     def initial_encoder_state(self) -> EncoderState:
         """What is remembered of one stream before its first chunk."""

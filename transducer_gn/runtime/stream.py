@@ -3,12 +3,14 @@
 import numpy as np
 
 from transducer_gn.common.errors import UserError
+from transducer_gn.common.framing import SILENCE
 from transducer_gn.common.units import SAMPLING_RATE
 from transducer_gn.config.evaluation import SHOW_ALL, DisplayConfig
 from transducer_gn.recognition.beam_text import BeamText
 from transducer_gn.recognition.samples import checked_samples
 from transducer_gn.recognition.transcript import Revisions, Spelling, Transcript
 from transducer_gn.runtime.filter_banks import OnlineFilterBanks
+from transducer_gn.runtime.moonshine import OnlineMoonshine
 from transducer_gn.runtime.networks import Networks
 from transducer_gn.runtime.search import Search
 
@@ -20,17 +22,24 @@ class ExportedStream:
         networks: the system's graphs
         search: over the same graphs, and of this stream alone
         tokenizer: spells tokens
+        tail: feature vectors of silence that follow the utterance
         display: what to show of the text
     """
 
     def __init__(
-        self, networks: Networks, search: Search, tokenizer: Spelling, display: DisplayConfig = SHOW_ALL
+        self,
+        networks: Networks,
+        search: Search,
+        tokenizer: Spelling,
+        tail: int = 0,
+        display: DisplayConfig = SHOW_ALL,
     ) -> None:
         self._networks = networks
         self._search = search
         self._layout = networks.layout
         self._framing = networks.layout.framing
-        self._fbank = OnlineFilterBanks()
+        self._online = online_features(networks)
+        self._tail = tail
         self._state = networks.initial_encoder_state()
         # Feature vectors that no chunk has used up yet; they begin with the zeros before the first.
         self._features = self._margin()
@@ -58,7 +67,7 @@ class ExportedStream:
         self._check_open()
         samples = checked_samples(np.asarray(samples), sampling_rate, SAMPLING_RATE)
         self._samples += len(samples)
-        self._take(self._fbank.accept(samples))
+        self._take(self._online.accept(samples))
         return self.partial()
 
     def finish(self) -> Transcript:
@@ -67,7 +76,8 @@ class ExportedStream:
         if self._samples == 0:
             raise UserError("the stream has ended without any audio")
         self._ended = True
-        self._take(np.concatenate([self._fbank.finish(), self._margin()]))
+        silence = np.full((self._tail, self._framing.feature_dim), SILENCE, dtype=np.float32)
+        self._take(np.concatenate([self._online.finish(), silence, self._margin()]))
         while (frames := self._framing.frames_within(len(self._features))) > 0 and self._text.error is None:
             self._step(frames)
         return self.partial()
@@ -102,3 +112,10 @@ class ExportedStream:
             raise UserError(self._text.error)
         if self._ended:
             raise UserError("the stream has ended and takes no more audio")
+
+
+def online_features(networks: Networks) -> OnlineFilterBanks | OnlineMoonshine:
+    """What makes the feature vectors of a stream."""
+    if networks.front_end is None or networks.layout.front_end is None:
+        return OnlineFilterBanks()
+    return OnlineMoonshine(networks.front_end, networks.layout.front_end)

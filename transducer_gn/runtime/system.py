@@ -66,7 +66,9 @@ class ExportedSystem:
         for name in ("chunk", "left_context"):
             asked, own = getattr(settings, name), getattr(self.layout, name)
             require(asked in (None, own), name, f"the system was exported with {own}, not {asked}; export it again")
-        return ExportedStream(self.networks, self._search(settings), self.tokenizer, display)
+        tail = self.layout.tail_padding if settings.tail_padding is None else settings.tail_padding
+        require(tail == 0 or self.layout.front_end is None, "tail_padding", "only filter banks have frames of silence")
+        return ExportedStream(self.networks, self._search(settings), self.tokenizer, tail, display)
 
     def _search(self, settings: RecognitionConfig) -> Search:
         most = settings.max_tokens_per_frame or self.layout.max_tokens_per_frame
