@@ -45,7 +45,7 @@ def test_fields_of_the_first_version_become_group_unit_and_custom():
         UtteranceTimes, {"id": "b", "tokens": [], "emitted": [], "shown": [], "settled": [], "kind": "x"}
     )
     assert times == UtteranceTimes("b", "x", [], [], [], [], {"kind": "x"})
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match="has no reference"):
         read_entry(Recognised, {"id": "b", "kind": "x"})
 
 

@@ -8,6 +8,7 @@ from lhotse.utils import compute_num_frames
 from torch.nn import functional
 
 from transducer_gn.common.errors import UserError
+from transducer_gn.model.moonshine import mixed
 from transducer_gn.model.moonshine_context import (
     FRAME_STEP,
     FRAME_WINDOW,
@@ -20,7 +21,6 @@ from transducer_gn.model.moonshine_context import (
     wave_outputs,
 )
 
-CPU = torch.device("cpu")
 CONTEXTS = [Context(960), Context(1280, 700), Context(10240), Context(10240, 5120), Context(2560, 4000)]
 
 
@@ -73,7 +73,7 @@ def test_outputs_are_mixed_by_time_of_frames_that_their_chunk_has(context: Conte
     """Of frames whose value is the time of their end, outputs give their own end wherever two frames are at hand."""
     ends = torch.tensor([[FRAME_STEP * i + FRAME_WINDOW] for i in range(frames(samples))], dtype=torch.float64)
     count = outputs(samples)
-    times = mixture(0, count, context, samples, CPU).of(ends).flatten().tolist()
+    times = mixed(mixture(0, count, context, samples), ends).flatten().tolist()
     for number, time in enumerate(times):
         end = samples if context.chunk is None else context.end(number * OUTPUT_STEP // context.chunk, samples)
         last = FRAME_STEP * (frames(end) - 1) + FRAME_WINDOW
@@ -83,9 +83,9 @@ def test_outputs_are_mixed_by_time_of_frames_that_their_chunk_has(context: Conte
 def test_mixtures_of_a_part_are_those_of_the_whole() -> None:
     context, samples = Context(2560, 640), 16000
     values = torch.randn(frames(samples), 3, generator=torch.Generator().manual_seed(0))
-    whole = mixture(0, outputs(samples), context, samples, CPU).of(values)
+    whole = mixed(mixture(0, outputs(samples), context, samples), values)
     block = context.block(2, samples)
-    part = mixture(16, 24, context, 3 * 2560 + 640, CPU).of(values[block.first - 1 :], block.first - 1)
+    part = mixed(mixture(16, 24, context, 3 * 2560 + 640), values[block.first - 1 :], block.first - 1)
     torch.testing.assert_close(part, whole[16:24], rtol=0, atol=0)
 
 

@@ -1,6 +1,7 @@
 """Invariant: a checkpoint comes back as it was saved; what is no checkpoint of a known format is refused by name."""
 
 import errno
+import os
 import random
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -83,6 +84,26 @@ def test_what_is_no_checkpoint_is_named_and_passed_over(checkpoint, tmp_path, ca
     replace(checkpoint, progress=Progress(step=1)).save(tmp_path / "checkpoint-1.pt")
     path, found = newest_checkpoint(tmp_path)
     assert path.name == "checkpoint-1.pt" and found.progress.step == 1 and "checkpoint-9.pt is not" in caplog.text
+
+
+class Intruder:
+    """What runs a command of its own when it is unpickled."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.folder),)
+
+
+def test_no_file_runs_a_program_when_it_is_loaded(checkpoint, tmp_path):
+    path = tmp_path / "epoch-1.pt"
+    checkpoint.save(path)
+    content = torch.load(path, weights_only=True)
+    torch.save(content | {"average": Intruder(tmp_path / "made")}, path)
+    with pytest.raises(UserError, match="epoch-1.pt"):
+        load_checkpoint(path)
+    assert not (tmp_path / "made").exists()
 
 
 def test_a_checkpoint_that_lacks_something_is_named(checkpoint, tmp_path):

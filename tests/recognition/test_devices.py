@@ -9,7 +9,7 @@ import torch
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.recognition import devices
-from transducer_gn.recognition.devices import chosen_device, gpus_of_machine, has_kernels
+from transducer_gn.recognition.devices import chosen_device, gpus_of_machine, has_kernels, remedy
 
 CUDA_13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"]
 CUDA_12 = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
@@ -92,6 +92,12 @@ def test_more_processes_than_gpus(machine):
     machine("NVIDIA A100", capability=(8, 0), count=2)
     with pytest.raises(UserError, match="there are 2; start fewer"):
         chosen_device("auto", 3, 2)
+
+
+@pytest.mark.parametrize("capability", [(7, 0), (7, 2), (7, 4), (7, 5), (8, 6), (12, 0)])
+def test_the_build_that_is_recommended_has_kernels(capability):
+    build = "cu130" if has_kernels(capability, CUDA_13) else "cu126"
+    assert f"TRANSDUCER_GN_TORCH={build}" in remedy(capability)
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,15 @@ def test_what_cannot_be_loaded_is_said_in_a_sentence(tmp_path: Path, checkpoint:
         transducer_gn.load(checkpoint, device="nowhere")
 
 
+def test_a_system_is_where_it_was_told_to_be_or_where_there_is_a_gpu(checkpoint: Path, monkeypatch) -> None:
+    # A device that every build of torch has and that is not the one to fall back to.
+    elsewhere = torch.device("meta")
+    assert load_checkpoint_system(checkpoint, device=elsewhere).device == elsewhere
+    monkeypatch.setattr("transducer_gn.recognition.system.chosen_device", lambda: elsewhere)
+    assert load_checkpoint_system(checkpoint).device == elsewhere
+    assert load_checkpoint_system(checkpoint, device=torch.device("cpu")).device.type == "cpu"
+
+
 def test_what_cannot_be_recognised_is_said_in_a_sentence(system: System, tmp_path: Path) -> None:
     soundfile.write(tmp_path / "stereo.wav", np.zeros((4000, 2)), RATE)
     soundfile.write(tmp_path / "slow.wav", np.zeros(4000), 8000)
@@ -139,6 +148,8 @@ def test_what_cannot_be_recognised_is_said_in_a_sentence(system: System, tmp_pat
         system.transcribe(np.zeros((4000, 2), dtype=np.float32))
     with pytest.raises(UserError, match="without any audio"):
         system.transcribe(np.zeros(0, dtype=np.float32))
+    with pytest.raises(UserError, match="audio"):
+        system.transcribe(np.zeros(0, dtype=np.float32), RecognitionConfig(streaming="lookahead"))
     for refuse in (system.stream, lambda settings: system.transcribe(torch.zeros(4000), settings)):
         with pytest.raises(UserError, match="use beam search"):
             refuse(RecognitionConfig(method="greedy"))

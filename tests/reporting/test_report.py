@@ -52,7 +52,7 @@ def test_what_is_broken_is_said_and_the_rest_is_shown(root):
     lines = len(metrics.read_text().splitlines())
     assert f"metrics.jsonl: cannot read line {lines - 1}, {lines}; the rest is shown" in problems["global"]
     assert "best.json cannot be read" in problems["global"] and "still in progress" in problems["global"]
-    assert "epoch-3.pt cannot be read" in problems["local"] and "does not hold results" in problems["local"]
+    assert "epoch-3.pt is damaged" in problems["local"] and "does not hold results" in problems["local"]
     assert "no checkpoint yet" in problems["empty"] and "no metrics.jsonl" in problems["empty"]
     assert found["global"].train and found["local"].step > 0
     report = make_report("t", list(found.values()), found["local"], found["global"], None)

@@ -33,7 +33,8 @@ class FeatureOptions:
         tick_power: features are rounded to multiples of 2 ** tick_power; -5 takes a third less space than -10. null
             for -10, or -5 for moonshine-tiny
         front_end: filter-banks or moonshine-tiny; null for that of --conf
-        front_end_file: the pretrained encoder's ONNX file, or front_end.pt of other data to have its standardisation
+        front_end_file: the pretrained encoder's ONNX file, or front_end.pt of other data to have its standardisation,
+            or a checkpoint whose encoder was trained along
         conf: settings of the system, of which model.front_end matters here
     """
 

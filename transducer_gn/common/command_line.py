@@ -56,7 +56,10 @@ class CommandParser(ArgumentParser):
         self, args: Sequence[str] | None = None, *rest: Any, **named: Any
     ) -> Namespace:
         """Parse `args`, those of the program if None."""
-        return super().parse_args(self.as_named(sys.argv[1:] if args is None else args), *rest, **named)
+        try:
+            return super().parse_args(self.as_named(sys.argv[1:] if args is None else args), *rest, **named)
+        except (UnicodeDecodeError, RecursionError) as error:
+            raise UserError(f"--config names a file that is no YAML ({error}); see --help") from error
 
     def as_named(self, arguments: Sequence[str]) -> list[str]:
         """The arguments with flags as the parser names them, whichever of dashes and underscores they came with."""

@@ -5,6 +5,7 @@ vectors each. An encoder carries the `Framing` of its front end as `encoder.fram
 of a display ask it and know no numbers of their own.
 """
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -94,3 +95,5 @@ class Framing:
 
 # Log mel filter banks every 10 ms, and the convolutions that make one frame of four.
 FILTER_BANKS = Framing(feature_dim=80, feature_step=SAMPLING_RATE // 100, subsampling=4, overlap=5, margin=1)
+# What they are in silence: the logarithm of the least energy there is.
+SILENCE = math.log(1e-10)

@@ -1,6 +1,8 @@
 """Independent pieces of work, each in a process of its own, a few at a time."""
 
+import atexit
 import ctypes
+import functools
 import multiprocessing
 import os
 import signal
@@ -123,10 +125,25 @@ def no_children_left() -> Iterator[None]:
     try:
         yield
     finally:
-        # Those who load batches have torch told of every child that dies; these die on purpose.
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for child in multiprocessing.active_children():
-            child.kill()
+        kill(multiprocessing.active_children())
+
+
+@functools.cache
+def kill_daemons_at_exit() -> None:
+    """See to it that the daemons of this process, which Python asks to stop when it ends, are killed instead.
+
+    It would wait for ever for one that does not listen.
+    """
+    # What is registered last comes first, and multiprocessing's own was there when it was imported.
+    atexit.register(lambda: kill([child for child in multiprocessing.active_children() if child.daemon]))
+
+
+def kill(children: Sequence[BaseProcess]) -> None:
+    """Kill processes that nobody needs any more."""
+    # Those who load batches have torch told of every child that dies; these die on purpose.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for child in children:
+        child.kill()
 
 
 def default_jobs() -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from transducer_gn.common.files import write_text
+from transducer_gn.common.json_files import read_json
 
 
 class Identified(Protocol):
@@ -38,7 +39,7 @@ def inputs_text(inputs: Mapping[str, Any]) -> str:
 def made_from(record: Path, inputs: Mapping[str, Any]) -> bool:
     """Whether a record is there and names these inputs; a broken one names none."""
     try:
-        return same_inputs(json.loads(record.read_text(encoding="utf-8")), inputs)
+        return same_inputs(read_json(record), inputs)
     except (FileNotFoundError, ValueError):
         return False
 

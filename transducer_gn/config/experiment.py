@@ -5,7 +5,6 @@ A command makes its parser with `config_parser`, adds flags of its own if it has
 A new section is a new frozen dataclass and one more field of `Config`.
 """
 
-from argparse import ArgumentError
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -14,6 +13,7 @@ from jsonargparse import Namespace
 
 from transducer_gn.common.command_line import CommandParser, Verbatim
 from transducer_gn.common.errors import UserError, require
+from transducer_gn.common.typed import typed
 from transducer_gn.config.data import DataConfig
 from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
 from transducer_gn.config.model import ModelConfig
@@ -107,10 +107,8 @@ def read_config(parser: CommandParser, arguments: list[str] | None = None) -> tu
 
 def config_from(settings: Mapping[str, Any]) -> Config:
     """The configuration that a file holds as nested dictionaries; UserError if it is of another version."""
-    parser = config_parser("")
-    parser.exit_on_error = False
+    # Not by way of a parser of command lines, which takes texts for names of files and opens them.
     try:
-        values = parser.instantiate(parser.parse_object(dict(settings)))
-    except (ArgumentError, TypeError, KeyError) as error:
+        return typed(Config, settings, "settings")
+    except (ValueError, ArithmeticError, TypeError) as error:
         raise UserError(f"the settings in this checkpoint are of another version of this program: {error}") from error
-    return Config(**{section.name: values[section.name] for section in fields(Config)})

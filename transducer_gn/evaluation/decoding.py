@@ -15,6 +15,7 @@ from lhotse.cut import Cut
 from transducer_gn.common.durations import duration
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import write_text
+from transducer_gn.common.json_files import parse_json
 from transducer_gn.common.stages import read_if_made_from, same_inputs
 from transducer_gn.config import EvaluationDataConfig, RecognitionConfig
 from transducer_gn.data.batches import Batch, Batches, Inputs
@@ -145,10 +146,10 @@ class Unfinished:
         """The utterances so far; none if the file is of other parameters or settings, or cannot be read."""
         try:
             first, *lines = self._path.read_text(encoding="utf-8").split("\n")
-            if not same_inputs(json.loads(first), self._identity):
+            if not same_inputs(parse_json(first), self._identity):
                 raise ValueError("another system")
             # What follows the last line end was cut off.
-            found = [read_entry(Recognised, json.loads(line)) for line in lines[:-1]]
+            found = [read_entry(Recognised, parse_json(line)) for line in lines[:-1]]
         except (OSError, ValueError, TypeError, KeyError):
             found = []
         self._rewrite(found)

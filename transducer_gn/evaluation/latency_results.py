@@ -1,6 +1,5 @@
 """Times of whole test sets: their file, means, and differences between systems on the same tokens and words."""
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.common.json_files import write_json
+from transducer_gn.common.json_files import read_json, write_json
 from transducer_gn.common.stages import read_if_made_from
+from transducer_gn.common.typed import typed
 from transducer_gn.config import LatencyConfig, RecognitionConfig
 from transducer_gn.data.labels import group_order
 from transducer_gn.data.prepared import PreparedData
@@ -119,9 +119,10 @@ def not_measured(data: PreparedData, part: str, count: int | None) -> frozenset[
 def read_latency(path: Path) -> Latency:
     """Read a `latency` file; UserError if it is none."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        utterances = [read_entry(UtteranceTimes, utterance) for utterance in content["utterances"]]
-        return Latency(content["part"], content["system"], content["identity"], utterances)
+        content = read_json(path, dict[str, Any])
+        utterances = [read_entry(UtteranceTimes, utterance) for utterance in typed(list, content["utterances"])]
+        part, system = (typed(str, content[name]) for name in ("part", "system"))
+        return Latency(part, system, typed(dict[str, Any], content["identity"]), utterances)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{path} does not hold results of compute_latency.py; delete it and compute it again"

@@ -4,7 +4,6 @@ For people there are the three files that icefall writes: `recogs` with referenc
 alignments and counts by word, `wer-summary`. For programs there is `results`, with the same in JSON.
 """
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -13,8 +12,9 @@ from typing import Any, TypeVar
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import write_text
-from transducer_gn.common.json_files import write_json
+from transducer_gn.common.json_files import read_json, write_json
 from transducer_gn.common.protocols import IsDataclass
+from transducer_gn.common.typed import typed
 from transducer_gn.data.labels import group_of, unit_of
 from transducer_gn.evaluation.bootstrap import Difference, ratio_difference, ratio_interval
 from transducer_gn.recognition.error_rates import (
@@ -92,29 +92,33 @@ def measure_summary(measure: Measure) -> dict[str, float | int]:
 def read_results(path: Path) -> Results:
     """Read a `results` file; UserError if it is none."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        utterances = [read_entry(Recognised, utterance) for utterance in content["utterances"]]
-        return Results(content["part"], content["system"], content["identity"], utterances)
+        content = read_json(path, dict[str, Any])
+        utterances = [read_entry(Recognised, utterance) for utterance in typed(list, content["utterances"])]
+        part, system = (typed(str, content[name]) for name in ("part", "system"))
+        return Results(part, system, typed(dict[str, Any], content["identity"]), utterances)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} does not hold results of decode.py; delete it and decode again") from error
 
 
-def read_entry(entry: type[Entry], values: dict[str, Any]) -> Entry:
+def read_entry(entry: type[Entry], values: Any) -> Entry:
     """What a file says about one utterance; in files of the first version the fields of `custom` stand with the others.
+
+    ValueError, KeyError or TypeError if it is something else.
 
     Args:
         entry: a dataclass with the fields `group` and `custom`, and perhaps `unit`
     """
+    values = typed(dict[str, Any], values)
     if "custom" in values:
-        return entry(**values)
+        return typed(entry, values)
     names = {field.name for field in fields(entry)}
     custom = {name: value for name, value in values.items() if name not in names}
     found = {name: value for name, value in values.items() if name in names}
     found |= {"unit": unit_of(values["id"], custom)} if "unit" in names else {}
     found |= {"group": group_of(custom), "custom": custom}
-    return entry(**found)
+    return typed(entry, found)
 
 
 def find_results(place: Path) -> dict[str, Path]:
@@ -124,7 +128,7 @@ def find_results(place: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in sorted(place.glob("*_search/results-*.json"), key=lambda path: path.stat().st_mtime_ns):
         try:
-            found[json.loads(path.read_text(encoding="utf-8"))["part"]] = path
+            found[typed(str, read_json(path, dict[str, Any])["part"])] = path
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path} does not hold results of decode.py; delete it and decode again") from error
     return found

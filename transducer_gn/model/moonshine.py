@@ -31,6 +31,7 @@ from transducer_gn.model.moonshine_context import (
     WAVE_WINDOW,
     Block,
     Context,
+    Mixture,
     frames,
     mixture,
     outputs,
@@ -149,11 +150,11 @@ class MoonshineEncoder(nn.Module):
         """Encode whole utterances into vectors every 20 ms; arguments and results are those of `forward`."""
         encoded, _ = self(samples, lengths, context, layers)
         counts = [outputs(length) for length in lengths.tolist()]
-        mixed = [
-            mixture(0, count, context, length, samples.device).of(row) if count else row[:0]
+        vectors = [
+            mixed(mixture(0, count, context, length), row) if count else row[:0]
             for row, count, length in zip(encoded, counts, lengths.tolist(), strict=True)
         ]
-        return pad_sequence(mixed, batch_first=True), torch.tensor(counts, device=samples.device)
+        return pad_sequence(vectors, batch_first=True), torch.tensor(counts, device=samples.device)
 
     def chosen_layers(self, layers: Sequence[int] | None) -> tuple[int, ...]:
         """The layers whose outputs are wanted, checked; from None the last one."""
@@ -220,6 +221,16 @@ def convolve(x: Tensor, weight: Tensor, step: int) -> Tensor:
         [..., (T - K) // step + 1, O] outputs
     """
     return x.unfold(-2, weight.shape[2], step).flatten(-2) @ weight.flatten(1).T
+
+
+def mixed(mixture: Mixture, values: Tensor, first: int = 0) -> Tensor:
+    """Outputs [..., K, D] from the `values` [..., F, D] of frames from number `first` on."""
+    earlier, later = (
+        values.index_select(-2, torch.from_numpy(number - first).to(values.device))
+        for number in (mixture.earlier, mixture.later)
+    )
+    share = torch.from_numpy(mixture.share).to(values)
+    return torch.lerp(earlier, later, share.unsqueeze(1))
 
 
 def cumulative_statistics(waves: Tensor, heard: Tensor) -> Statistics:

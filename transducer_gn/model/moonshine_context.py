@@ -19,12 +19,13 @@ Those who read the frames count in steps of 20 ms. Output k stands for the 20 ms
 frame i for its end, 384 i + 895: output k lies between the two frames whose ends are around its own, and is mixed of
 them in proportion. At a chunk's end the later one does not exist yet; there, as before the first frame, the nearest
 one is taken. n samples have n / 320 outputs, halves rounded up, as lhotse counts the frames of a recording.
+
+Nothing here needs torch, so that a runtime without it can count as well.
 """
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from transducer_gn.common.errors import require
 from transducer_gn.common.units import SAMPLING_RATE
@@ -86,6 +87,14 @@ class Context:
         require(self.right >= 0, "right context", f"must be 0 or more, not {self.right}")
         require(self.left is None or self.left >= 0, "left context", f"must be 0 or more chunks, not {self.left}")
 
+    @property
+    def longest_window(self) -> int:
+        """Samples from the beginning of a chunk's first frame to the end of what is heard; most that there can be."""
+        if self.chunk is None:
+            raise ValueError("without chunks there is no longest window")
+        # The first frame is the first that is not complete at the end of the chunk before.
+        return self.chunk + self.right + FRAME_WINDOW - 1
+
     def chunks(self, samples: int) -> int:
         """Chunks that an utterance of so many samples has, the last of which may be incomplete."""
         return min(samples, 1) if self.chunk is None else -(-samples // self.chunk)
@@ -99,6 +108,12 @@ class Context:
     def heard(self, number: int, samples: int) -> int:
         """How many of an utterance's samples the frames of chunk `number` depend on."""
         return min(self.end(number, samples) + self.right, samples)
+
+    def first_seen(self, number: int) -> int:
+        """Number of the first frame that those of chunk `number` see, if the chunks before it are complete."""
+        if self.chunk is None or self.left is None:
+            return 0
+        return frames(max(0, number - self.left) * self.chunk)
 
     def block(self, number: int, samples: int) -> "Block":
         """The frames of chunk `number` of an utterance of so many samples."""
@@ -139,17 +154,12 @@ class Mixture:
         share: [K] share of the later one
     """
 
-    earlier: Tensor
-    later: Tensor
-    share: Tensor
-
-    def of(self, values: Tensor, first: int = 0) -> Tensor:
-        """Outputs [..., K, D] from the `values` [..., F, D] of frames from number `first` on."""
-        earlier, later = (values.index_select(-2, number - first) for number in (self.earlier, self.later))
-        return torch.lerp(earlier, later, self.share.to(values.dtype).unsqueeze(1))
+    earlier: np.ndarray
+    later: np.ndarray
+    share: np.ndarray
 
 
-def mixture(first: int, end: int, context: Context, samples: int, device: torch.device) -> Mixture:
+def mixture(first: int, end: int, context: Context, samples: int) -> Mixture:
     """Of which frames the outputs from `first` up to `end` are mixed.
 
     Args:
@@ -157,15 +167,13 @@ def mixture(first: int, end: int, context: Context, samples: int, device: torch.
         end: number after the last output, above `first`
         context: what the frames see
         samples: length of the utterance, or of what of it is known if no chunk of these outputs goes beyond
-        device: where the numbers should lie
     """
-    number = torch.arange(first, end)
+    number = np.arange(first, end)
     position = OUTPUT_STEP * (number + 1) - FRAME_WINDOW
-    earlier = torch.div(position, FRAME_STEP, rounding_mode="floor")
-    share = (position - FRAME_STEP * earlier).double() / FRAME_STEP
-    share = share.masked_fill(position < 0, 0.0)
-    chunk = torch.zeros_like(number) if context.chunk is None else number * OUTPUT_STEP // context.chunk
+    earlier = position // FRAME_STEP
+    share = np.where(position < 0, 0.0, (position - FRAME_STEP * earlier) / FRAME_STEP)
+    chunk = np.zeros_like(number) if context.chunk is None else number * OUTPUT_STEP // context.chunk
     lasts = [frames(context.end(c, samples)) - 1 for c in range(int(chunk[0]), int(chunk[-1]) + 1)]
-    last = torch.tensor(lasts)[chunk - chunk[0]]
-    earlier = earlier.clamp(min=0).minimum(last)
-    return Mixture(earlier.to(device), (earlier + 1).minimum(last).to(device), share.to(device))
+    last = np.array(lasts)[chunk - chunk[0]]
+    earlier = np.minimum(earlier.clip(min=0), last)
+    return Mixture(earlier, np.minimum(earlier + 1, last), share)

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.model.chunk import valid_frames
-from transducer_gn.model.moonshine import MoonshineEncoder, Statistics
+from transducer_gn.model.moonshine import MoonshineEncoder, Statistics, mixed
 from transducer_gn.model.moonshine_context import (
     OUTPUT_STEP,
     SECOND_STEP,
@@ -27,7 +27,6 @@ from transducer_gn.model.moonshine_context import (
     WAVE_WINDOW,
     Block,
     Context,
-    frames,
     mixture,
     outputs,
     windows,
@@ -171,20 +170,12 @@ class StreamingMoonshine:
             x, known = layer(x, rotation, visible, memory)
             for row, (stream, block) in enumerate(zip(streams, blocks, strict=True)):
                 end = past + block.own
-                begin = end - self._to_remember(stream.chunk, block)
+                begin = end - max(0, block.first + block.own - self.context.first_seen(stream.chunk + 1))
                 stream.memory[number - 1] = known[row, :, begin:end].clone()
             if number in self.layers:
                 results.append(self.encoder.result(x, number))
         result = torch.cat(results, dim=2)
         return [row[: block.own] for row, block in zip(result, blocks, strict=True)]
-
-    def _to_remember(self, chunk: int, block: Block) -> int:
-        """How many frames the chunk after number `chunk` may see, given the block of that one."""
-        begin = 0
-        if self.context.left is not None:
-            # The chunks before the last one are complete.
-            begin = frames(max(0, chunk + 1 - self.context.left) * self._chunk)
-        return max(0, block.first + block.own - begin)
 
     def _mix(self, stream: MoonshineStream, block: Block, new: Tensor) -> Tensor:
         """The chunk's vectors [n, E], every 20 ms, from its `new` frames [own, E] and the last one before."""
@@ -198,7 +189,7 @@ class StreamingMoonshine:
             end = min(end, outputs(stream.received))
         if len(known) == 0 or end <= begin:
             return known[:0]
-        return mixture(begin, end, self.context, stream.received, known.device).of(known, first)
+        return mixed(mixture(begin, end, self.context, stream.received), known, first)
 
 
 def _add(statistics: Statistics, waves: Tensor) -> Statistics:

@@ -8,11 +8,7 @@ program, are read as well.
 import json
 import logging
 import os
-import pickle
 import re
-import struct
-import zipfile
-import zlib
 from collections.abc import Collection, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
@@ -25,8 +21,11 @@ from torch import Tensor
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import replace_when_done, write_text
+from transducer_gn.common.json_files import read_json
 from transducer_gn.common.run_files import BRANCH
+from transducer_gn.common.typed import typed
 from transducer_gn.config import Config, config_from
+from transducer_gn.recognition.tensor_files import read_tensors, write_tensors
 
 FORMAT = "transducer_gn checkpoint 2"
 FORMAT_1 = "transducer_gn checkpoint 1"
@@ -150,27 +149,6 @@ class Checkpoint:
             load_checkpoint(sibling)
 
 
-def write_tensors(content: Mapping[str, Any], path: Path) -> None:
-    """Write tensors and plain values; a disk that is full raises OSError, for which torch has an error of its own."""
-    try:
-        with path.open("wb") as file:
-            torch.save(dict(content), file)
-    except RuntimeError as error:
-        if isinstance(error.__context__, OSError):
-            raise error.__context__ from None
-        raise
-
-
-def is_intact(path: Path) -> bool:
-    """Whether every part of a file of tensors has the checksum that was written with it; torch does not look."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.testzip() is None
-    except (zipfile.BadZipFile, zlib.error, struct.error, ValueError, EOFError, RuntimeError, OSError):
-        # What a damaged directory of the archive leads to.
-        return False
-
-
 def load_checkpoint(path: Path, mmap: bool = False) -> Checkpoint:
     """Read a checkpoint; UserError naming the file if it is none.
 
@@ -179,14 +157,10 @@ def load_checkpoint(path: Path, mmap: bool = False) -> Checkpoint:
     """
     if not path.is_file():
         raise UserError(f"there is no checkpoint {path}")
-    if not mmap and not is_intact(path):
-        raise UserError(f"{path} is damaged or no checkpoint: its checksums do not fit; delete it or use another")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError, OSError) as error:
-        raise UserError(
-            f"{path} cannot be read as a checkpoint, it may be cut short; delete it or use another"
-        ) from error
+        content = read_tensors(path, mmap)
+    except ValueError as error:
+        raise UserError(f"{path} is damaged or no checkpoint: {error}; delete it or use another") from error
     found = content.get("format") if isinstance(content, dict) else None
     if found not in (FORMAT, FORMAT_1):
         if isinstance(found, str) and ANY_FORMAT.fullmatch(found):
@@ -197,7 +171,7 @@ def load_checkpoint(path: Path, mmap: bool = False) -> Checkpoint:
         raise UserError(f"{path} is not a checkpoint of this program; delete it or use another")
     try:
         return _checkpoint_from(_from_format_1(content) if found == FORMAT_1 else content)
-    except (UserError, KeyError, TypeError) as error:
+    except (UserError, LookupError, TypeError, ValueError, AttributeError) as error:
         reason = error if isinstance(error, UserError) else f"its parts are others ({error})"
         raise UserError(f"{path} is of another version of this program: {reason}; use another checkpoint") from error
 
@@ -209,12 +183,25 @@ def _checkpoint_from(content: Mapping[str, Any]) -> Checkpoint:
     config["model"]["encoder"].pop("feature_dim", None)
     return Checkpoint(
         config=config_from(config),
-        progress=Progress(**content["progress"]),
-        model=content["model"],
-        average=content["average"],
-        tokenizer=bytes(content["tokenizer"].numpy()),
-        training=TrainingState(**content["training"]),
+        progress=_progress_from(content["progress"]),
+        model=typed(dict[str, Tensor], dict(content["model"]), "model"),
+        average=_average_from(content["average"]),
+        tokenizer=bytes(typed(Tensor, content["tokenizer"], "tokenizer").numpy()),
+        training=typed(TrainingState, content["training"], "training"),
     )
+
+
+def _progress_from(content: Any) -> Progress:
+    progress: Progress = typed(Progress, content, "progress")
+    if any(number < 0 for number in vars(progress).values()):
+        raise ValueError("progress cannot be less than nothing")
+    return progress
+
+
+def _average_from(content: Any) -> dict[str, Any]:
+    state = typed(dict[str, Any], content, "average")
+    numbers = {name: typed(int, state[name], f"average.{name}") for name in ("start", "count")}
+    return numbers | {"parameters": typed(dict[str, Tensor], dict(state["parameters"]), "average.parameters")}
 
 
 # Names of settings in format 1 whose meaning they did not say.
@@ -254,17 +241,25 @@ def epoch_path(folder: Path, epoch: int) -> Path:
     return folder / f"epoch-{epoch}.pt"
 
 
-def inherited_epoch_path(folder: Path, epoch: int) -> Path:
-    """The same, of the run in this folder or of the one that it branched off from after this epoch or a later one."""
+def inherited_epoch_path(folder: Path, epoch: int, seen: tuple[Path, ...] = ()) -> Path:
+    """The same, of the run in this folder or of the one that it branched off from after this epoch or a later one.
+
+    Args:
+        seen: folders of runs that branched off from this one
+    """
     path = epoch_path(folder, epoch)
     branch = folder / BRANCH
     if path.exists() or not branch.is_file():
         return path
     try:
-        parent = folder / json.loads(branch.read_text(encoding="utf-8"))["from"]
-    except (json.JSONDecodeError, KeyError, TypeError):
+        parent = folder / read_json(branch, dict[str, str])["from"]
+        own = folder.resolve()
+        if parent.parent.resolve() in (own, *seen):
+            raise ValueError("the run stands on itself")
+        parent.exists()  # raises OSError if no file can have such a name
+    except (ValueError, KeyError, OSError, RuntimeError):
         raise UserError(f"{branch} cannot be read; average over fewer epochs") from None
-    return inherited_epoch_path(parent.parent, epoch)
+    return inherited_epoch_path(parent.parent, epoch, (*seen, own))
 
 
 def note_branch(folder: Path, parent: Path) -> None:

@@ -53,7 +53,8 @@ def check_features(data: PreparedData, front_end: FrontEnd) -> None:
         listed = "; ".join(f"{name} is {theirs}, not {ours}" for name, (theirs, ours) in values.items())
         raise UserError(
             f"{data.folder} holds features of another front end than this system's: {listed}. Choose other data or "
-            "settings, or run prepare.sh with this system's; --front-end-file takes front_end.pt of its training data"
+            "settings, or run prepare.sh with this system's; --front-end-file takes front_end.pt of its training data, "
+            "or its checkpoint"
         )
 
 

@@ -5,17 +5,18 @@ training on these features takes it over from there, and its checkpoints hold it
 """
 
 import json
-import pickle
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from lhotse import MonoCut
+from torch import Tensor
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import replace_when_done, write_text
 from transducer_gn.common.processes import run_each
+from transducer_gn.common.typed import typed
 from transducer_gn.common.units import SAMPLING_RATE
 from transducer_gn.config import FrontEndConfig
 from transducer_gn.data.layout import FRONT_END_PARAMETERS, FRONT_END_RECORD
@@ -24,7 +25,8 @@ from transducer_gn.model.moonshine import MOONSHINE_TINY, MoonshineEncoder
 from transducer_gn.model.moonshine_features import MoonshineFeatures, VectorSums
 from transducer_gn.model.moonshine_file import read_moonshine_tiny
 from transducer_gn.model.transducer import Transducer
-from transducer_gn.recognition.checkpoint import write_tensors
+from transducer_gn.recognition.checkpoint import load_checkpoint
+from transducer_gn.recognition.tensor_files import read_tensors, write_tensors
 
 # So many utterances of the training parts, spread over them, are enough for mean and deviation.
 FITTED_UTTERANCES = 300
@@ -51,7 +53,8 @@ def read_front_end(config: FrontEndConfig, path: Path) -> tuple[MoonshineFeature
 
     Args:
         config: its settings
-        path: the published ONNX file, or what `store_front_end` has written for other data
+        path: the published ONNX file, what `store_front_end` has written for other data, or a checkpoint of a system
+            with this front end
     """
     if path.suffix == ".pt":
         front_end = MoonshineFeatures(MoonshineEncoder(MOONSHINE_TINY), config)
@@ -85,16 +88,25 @@ def store_front_end(front_end: MoonshineFeatures, data_dir: Path) -> None:
 
 
 def read_parameters(front_end: MoonshineFeatures, path: Path) -> None:
-    """Give a front end the parameters and the standardisation in a file."""
+    """Give a front end the parameters and the standardisation in a file, or in a checkpoint."""
     if not path.is_file():
         raise UserError(f"there is no {path}; run prepare.sh with --front-end moonshine-tiny")
     try:
-        front_end.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-    except (RuntimeError, pickle.UnpicklingError, EOFError, AttributeError, TypeError) as error:
+        found = read_tensors(path)
+        parameters = _parameters_of_checkpoint(path) if "format" in found else dict(found)
+        front_end.load_state_dict(typed(dict[str, Tensor], parameters))
+    except (RuntimeError, ValueError, TypeError) as error:
         raise UserError(
             f"{path} does not hold this front end: it is another file, or of other model.front_end.layers; "
             "run prepare.sh with the settings of this system"
         ) from error
+
+
+def _parameters_of_checkpoint(path: Path) -> dict[str, Tensor]:
+    """The parameters of a system's front end, such as one that was trained along."""
+    prefix = "front_end."
+    parameters = load_checkpoint(path).model
+    return {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
 
 
 def load_front_end(model: Transducer, data: PreparedData) -> None:

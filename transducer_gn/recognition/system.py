@@ -5,8 +5,6 @@ already, as validation does during training.
 """
 
 import hashlib
-import json
-import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -17,8 +15,19 @@ import torch
 from torch import Tensor
 
 from transducer_gn.common.errors import UserError, require
+from transducer_gn.common.framing import SILENCE
+from transducer_gn.common.json_files import read_json
+from transducer_gn.common.run_files import BEST, BestEpoch
 from transducer_gn.common.units import SAMPLING_RATE
-from transducer_gn.config import EVERYDAY, SHOW_ALL, Config, DisplayConfig, RecognitionConfig, SystemConfig
+from transducer_gn.config import (
+    EVERYDAY,
+    SHOW_ALL,
+    Config,
+    DisplayConfig,
+    ModelConfig,
+    RecognitionConfig,
+    SystemConfig,
+)
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.model.chunk import FULL_CONTEXT, Chunk, evaluation_chunk
 from transducer_gn.model.encoder_stream import StreamingEncoder
@@ -42,9 +51,6 @@ from transducer_gn.recognition.transcript import Transcript
 from transducer_gn.search.beam import BeamSearch
 
 BEST_EPOCH = SystemConfig()
-
-# Filter banks of silence: the logarithm of the least energy there is.
-SILENCE = math.log(1e-10)
 
 # Samples of a recording that are recognised at a time, so that memory does not grow with it.
 PIECE = 10 * SAMPLING_RATE
@@ -233,11 +239,33 @@ def build_system(
     """The system that a checkpoint's content describes; on the GPU if there is one, unless told where."""
     config = checkpoint.config
     alpha = alpha if alpha is not None else trained_alpha(config, checkpoint.progress, folder)
-    model = build_model(config.model)
-    model.load_state_dict(checkpoint.model)
+    try:
+        model = model_with(config.model, checkpoint.model)
+        tokenizer = Tokenizer(checkpoint.tokenizer)
+        require(tokenizer.vocab_size >= config.model.vocab_size, "the token model", "has fewer pieces than the model")
+    except (RuntimeError, ValueError, UserError) as error:
+        raise UserError(f"{folder / name} does not hold the system that its settings describe: {error}") from error
     model.eval().requires_grad_(False)
-    device = device or chosen_device()
-    return System(name, model.to(device), config, Tokenizer(checkpoint.tokenizer), alpha)
+    return System(name, model.to(device or chosen_device()), config, tokenizer, alpha)
+
+
+def model_with(config: ModelConfig, parameters: Mapping[str, Tensor]) -> Transducer:
+    """The model that `config` describes, with these parameters; ValueError or RuntimeError unless they fit.
+
+    Nothing is made that is larger than they are, whatever the settings say.
+    """
+    if config.encoder.layers + config.predictor.layers > len(parameters):
+        raise ValueError(f"there are {len(parameters)} tensors, fewer than layers")
+    with torch.device("meta"):
+        wanted = build_model(config).state_dict()
+    shapes = {name: tensor.shape for name, tensor in parameters.items()}
+    expected = {name: tensor.shape for name, tensor in wanted.items()}
+    different = [name for name in expected.keys() | shapes.keys() if expected.get(name) != shapes.get(name)]
+    if different:
+        raise ValueError(f"the parameters of {min(different)} are others")
+    model = build_model(config)
+    model.load_state_dict(parameters)
+    return model
 
 
 def read_parameters(folder: Path, choice: SystemConfig) -> tuple[str, Checkpoint]:
@@ -262,13 +290,13 @@ def read_parameters(folder: Path, choice: SystemConfig) -> tuple[str, Checkpoint
 
 def best_epoch(folder: Path) -> int:
     """The epoch of a run with the lowest error rate on the dev set."""
-    path = folder / "best.json"
+    path = folder / BEST
     try:
-        best = json.loads(path.read_text(encoding="utf-8"))["epoch"]
+        best = read_json(path, BestEpoch).epoch
     except FileNotFoundError:
         raise UserError(f"{folder} has no finished epoch yet (no best.json); train it, or choose --iter") from None
-    except (json.JSONDecodeError, KeyError, TypeError):
-        raise UserError(f"{path} cannot be read; choose --epoch") from None
+    except ValueError as error:
+        raise UserError(f"{path} cannot be read: {error}; choose --epoch") from None
     if best < 1:
         raise UserError(f"{folder}: no epoch has a word error rate on a dev set; choose --epoch")
     return best

@@ -1,15 +1,16 @@
 """The runs of an experiment folder: what training, decoding and latency wrote about each, and what is wrong."""
 
-import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.common.run_files import METRICS
+from transducer_gn.common.json_files import parse_json, read_json
+from transducer_gn.common.run_files import BEST, METRICS, BestEpoch
+from transducer_gn.common.typed import typed
 from transducer_gn.config import Config
 from transducer_gn.evaluation.latency_results import Latency, find_latency, read_latency
 from transducer_gn.evaluation.results import Results, find_results, read_results
@@ -148,7 +149,7 @@ def read_run(folder: Path, extras: Extras = NO_EXTRAS) -> Run:
         step=progress.step,
         train=[row for row in rows if row["kind"] == "train"],
         valid=[row for row in rows if row["kind"] == "valid"],
-        best=read_best(folder / "best.json", problems),
+        best=read_best(folder / BEST, problems),
         results=attempt(lambda: {p: read_results(path) for p, path in find_results(folder).items()}, {}, problems),
         latencies=attempt(lambda: {p: read_latency(path) for p, path in find_latency(folder).items()}, {}, problems),
         problems=problems,
@@ -187,12 +188,12 @@ def read_metrics(path: Path, problems: list[str]) -> list[dict[str, Any]]:
     rows, bad = [], []
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         try:
-            row = json.loads(line)
-            if not all(isinstance(row[name], int | float) for name in ("step", "epoch")) or not isinstance(
-                row["kind"], str
-            ):
-                raise TypeError("no metrics")
-            rows.append(row)
+            row = parse_json(line, dict[str, Any])
+            typed(str, row["kind"])
+            numbers = {name: typed(float, value) for name, value in row.items() if name not in ("kind", "step")}
+            if not (row["step"] >= 0 and numbers["epoch"] >= 0):
+                raise ValueError("no moment of training")
+            rows.append(numbers | {"kind": row["kind"], "step": typed(int, row["step"])})
         except (ValueError, KeyError, TypeError):
             bad.append(str(number))
     if bad:
@@ -205,9 +206,8 @@ def read_best(path: Path, problems: list[str]) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        best = json.loads(path.read_text(encoding="utf-8"))
-        return {name: best[name] for name in ("epoch", "wer", "last_epoch")}
-    except (ValueError, KeyError, TypeError):
+        return asdict(read_json(path, BestEpoch))
+    except ValueError:
         problems.append("best.json cannot be read")
         return None
 

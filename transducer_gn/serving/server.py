@@ -8,7 +8,7 @@ import resource
 import signal
 from collections.abc import Callable
 from http import HTTPStatus
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.http11 import Request, Response
@@ -124,7 +124,7 @@ class LiveServer:
             return answer(HTTPStatus.FORBIDDEN, f"{problem}\n".encode())
         if self._asked_to_end.is_set():
             return answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{ENDING}\n".encode())
-        path = urlsplit(request.path).path
+        path = request.path.partition("?")[0]
         if path != STREAM_PATH:
             return self._pages.get(path)
         if "Upgrade" not in request.headers:
@@ -142,7 +142,7 @@ class LiveServer:
             await refuse(connection, Refusal("full", sentence, 1013), limits.idle)
             return
         assert connection.request is not None
-        query = parse_qs(urlsplit(connection.request.path).query)
+        query = parse_qs(connection.request.path.partition("?")[2])
         session = Session(connection, self._recogniser, limits, query.get("readings") == ["1"])
         self._sessions.add(session)
         try:

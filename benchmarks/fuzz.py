@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Hostile input: everything that reads files or sockets is given inputs made to break it.
+
+  fuzz.py --inputs 100000 --json result.json
+  fuzz.py --reader onnx --inputs 1000000 --seed 1
+
+Inputs are changed copies of good ones, and of those changed ones that reached new lines of the program (fuzzing.py).
+Whatever is wrong with an input, reading it must end in a sentence (`UserError`), use no more than 1 GB of memory and
+5 seconds of the processor, and never end the process. The result is written after every reader; with a file of an
+earlier call, readers that it holds with the same seed and at least as many inputs are not run again.
+
+  failures    kinds of failures; must be 0
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY / "tests"))
+
+import fuzz_files  # noqa: E402
+import fuzz_systems  # noqa: E402
+from fuzzing import fuzz  # noqa: E402
+from measure import write_result  # noqa: E402
+
+TARGETS = fuzz_files.TARGETS | fuzz_systems.TARGETS
+
+
+def fuzz_reader(name: str, inputs: int, seed: int) -> dict[str, Any]:
+    """What came of so many inputs of one reader."""
+    # In memory where there is such a place: every input is a file.
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None) as folder:
+        found = fuzz(TARGETS[name], Path(folder) / "files", inputs, seed)
+    return found.to_json() | {"seed": seed}
+
+
+def is_known(result: dict[str, Any] | None, inputs: int, seed: int) -> bool:
+    """Whether a reader was given as many inputs before, without a failure."""
+    return result is not None and result["seed"] == seed and result["inputs"] >= inputs and not result["failures"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--reader", action="append", choices=sorted(TARGETS), help="only this one (all); repeatable")
+    parser.add_argument("--inputs", type=int, default=100_000, help="for each reader (100000)")
+    parser.add_argument("--seed", type=int, default=0, help="of all inputs (0)")
+    parser.add_argument("--json", type=Path, help="file to write the result to, and to go on from")
+    arguments = parser.parse_args()
+    readers = json.loads(arguments.json.read_text())["readers"] if arguments.json and arguments.json.exists() else {}
+    for name in arguments.reader or TARGETS:
+        if not is_known(readers.get(name), arguments.inputs, arguments.seed):
+            readers[name] = fuzz_reader(name, arguments.inputs, arguments.seed)
+            failures = sum(len(result["failures"]) for result in readers.values())
+            write_result(arguments.json, {"ratios": {"failures": failures}, "readers": readers})
+        result = readers[name]
+        print(f"{name:20} {result['inputs']:8} inputs  {result['read']:8} read  {result['sentences']:8} sentences  "
+              f"{result['lines']:4} lines  {len(result['failures']):3} failures  slowest {result['slowest']:.2f} s",
+              flush=True)  # fmt: skip
+        for what, contents in result["failures"].items():
+            print(f"    {what}: {result['messages'][what]}\n        {bytes.fromhex(contents[0])[:200]!r}")
+    sys.exit(1 if any(result["failures"] for result in readers.values()) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,293 @@
+"""A small fuzzer with coverage feedback: inputs that reach new lines of this package, or a new sentence, are kept.
+
+Readers run in a process of their own, whose memory is limited, and whose present input stands in shared memory: a
+reader that crashes, or never comes back, is found out and named with its input. A seed decides about every input.
+"""
+
+import json
+import mmap
+import os
+import random
+import re
+import resource
+import select
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from fuzz_mutations import Mutator
+
+from transducer_gn.common.errors import UserError
+
+WATCHED = str(Path(__file__).resolve().parents[1] / "transducer_gn")
+# Seconds of processor time that one small input may take, and seconds after which the process is killed.
+SLOW, LOST = 5.0, 120
+# Bytes of memory that reading may add to what the process has; inputs have a few thousand bytes.
+ROOM = 1 << 30
+LARGEST_INPUT = 1 << 20
+MOST_KEPT = 2000
+MOST_PER_FAILURE = 3
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something that reads.
+
+    Attributes:
+        read: reads an input; a `UserError` is the right answer to a bad one
+        seeds: good inputs to begin with
+        is_json: whether inputs are JSON, or lines of it, which can be changed value by value
+        words: pieces of text that the reader knows
+    """
+
+    read: Callable[[bytes], None]
+    seeds: Sequence[bytes]
+    is_json: bool = False
+    words: Sequence[bytes] = ()
+
+
+@dataclass
+class Findings:
+    """What came of the inputs.
+
+    Attributes:
+        inputs: how many there were
+        read: how many were read without a complaint
+        sentences: how many ended in a sentence
+        lines: lines of this package that they reached
+        failures: by what happened and where, inputs that led to it
+        messages: what was said at the first of each
+        slowest: seconds of processor time of the slowest input
+    """
+
+    inputs: int = 0
+    read: int = 0
+    sentences: int = 0
+    lines: int = 0
+    slowest: float = 0.0
+    failures: dict[str, list[bytes]] = field(default_factory=dict)
+    messages: dict[str, str] = field(default_factory=dict)
+
+    def fail(self, what: str, content: bytes, message: str = "") -> None:
+        """Note a failure, with a few inputs of each kind and the first message."""
+        known = self.failures.setdefault(what, [])
+        self.messages.setdefault(what, message[:300])
+        if len(known) < MOST_PER_FAILURE:
+            known.append(content)
+
+    def add(self, other: "Findings") -> None:
+        """Take over what another process has found."""
+        self.inputs += other.inputs
+        self.read += other.read
+        self.sentences += other.sentences
+        self.lines = max(self.lines, other.lines)
+        self.slowest = max(self.slowest, other.slowest)
+        for what, contents in other.failures.items():
+            for content in contents:
+                self.fail(what, content, other.messages[what])
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        failures = {what: [content.hex() for content in contents] for what, contents in self.failures.items()}
+        return vars(self) | {"slowest": round(self.slowest, 4), "failures": failures}
+
+    @staticmethod
+    def from_json(values: dict[str, Any]) -> "Findings":
+        """From `to_json`."""
+        failures = {what: [bytes.fromhex(text) for text in texts] for what, texts in values["failures"].items()}
+        return Findings(**values | {"failures": failures})
+
+
+class TooSlowError(Exception):
+    """An input took too much processor time."""
+
+
+class Coverage:
+    """Which lines of this package were reached, since the beginning."""
+
+    def __init__(self) -> None:
+        self.seen: set[tuple[int, int]] = set()
+        self._codes: dict[CodeType, bool] = {}
+        self._new = False
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch while the block runs."""
+        self._new = False
+        sys.settrace(self._call)
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+
+    def has_new(self) -> bool:
+        """Whether the last block reached a line that none had reached before."""
+        return self._new
+
+    def _call(self, frame: FrameType, event: str, argument: object) -> Callable[..., Any] | None:
+        code = frame.f_code
+        is_watched = self._codes.get(code)
+        if is_watched is None:
+            is_watched = self._codes[code] = code.co_filename.startswith(WATCHED)
+        return self._line if is_watched else None
+
+    def _line(self, frame: FrameType, event: str, argument: object) -> Callable[..., Any]:
+        place = (id(frame.f_code), frame.f_lineno)
+        if place not in self.seen:
+            self.seen.add(place)
+            self._new = True
+        return self._line
+
+
+def place_of(error: BaseException) -> str:
+    """The innermost line of this package that an error passed, or of anything if it passed none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename.startswith(WATCHED)] or frames
+    return f"{Path(own[-1].filename).name}:{own[-1].lineno} {own[-1].name}"
+
+
+def skeleton(error: UserError) -> str:
+    """A sentence without what changes from input to input: kinds of sentences are told apart."""
+    return re.sub(r"[^a-z ]+", "", re.sub(r"'.*?'|\".*?\"|\(.*\)|/\S*", "", str(error)))[:80]
+
+
+class Fuzzer:
+    """Makes inputs, has them read, and keeps those that are worth changing further.
+
+    Args:
+        target: what reads
+        seed: decides about all inputs
+        present: shared memory that holds the input being read
+    """
+
+    def __init__(self, target: Target, seed: int, present: mmap.mmap) -> None:
+        self._target = target
+        self._rng = random.Random(seed)
+        self._present = present
+        self._kept = list(target.seeds)
+        self._mutator = Mutator(self._rng, target.is_json, target.words)
+        self._coverage = Coverage()
+        self._said: Counter[str] = Counter()
+        self.findings = Findings()
+
+    def run(self, inputs: int) -> None:
+        """So many inputs; the good ones come first."""
+        signal.signal(signal.SIGPROF, self._too_slow)
+        for content in self._target.seeds[:inputs]:
+            self._try(content)
+        while self.findings.inputs < inputs:
+            content = self._mutator.changed(self._choose(), self._choose())[:LARGEST_INPUT]
+            if self._try(content) and len(self._kept) < MOST_KEPT:
+                self._kept.append(content)
+        self.findings.lines = len(self._coverage.seen)
+
+    def _choose(self) -> bytes:
+        """One of those kept, the newest a little more often."""
+        recent = self._kept[-20:] if self._rng.random() < 0.3 else self._kept
+        return self._rng.choice(recent)
+
+    def _too_slow(self, number: int, frame: object) -> None:
+        raise TooSlowError(f"took more than {SLOW:g} s of processor time")
+
+    def _try(self, content: bytes) -> bool:
+        """Have an input read; gives whether it brought anything new."""
+        findings, is_new_sentence = self.findings, False
+        findings.inputs += 1
+        self._present.seek(0)
+        self._present.write(len(content).to_bytes(8, "little") + content)
+        start = time.process_time()
+        signal.setitimer(signal.ITIMER_PROF, SLOW)
+        try:
+            with self._coverage.watching():
+                self._target.read(content)
+            findings.read += 1
+        except UserError as error:
+            findings.sentences += 1
+            words = skeleton(error)
+            is_new_sentence = words not in self._said
+            self._said[words] += 1
+        # Whatever else comes is what is looked for.
+        except BaseException as error:
+            findings.fail(f"{type(error).__name__} at {place_of(error)}", content, str(error))
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        findings.slowest = max(findings.slowest, time.process_time() - start)
+        return self._coverage.has_new() or is_new_sentence
+
+
+def limit_memory() -> None:
+    """Let this process have only so much more memory than it has."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + ROOM
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def fuzz(make: Callable[[Path], Target], folder: Path, inputs: int, seed: int) -> Findings:
+    """Have so many inputs read, in as many processes as crashes make necessary.
+
+    Args:
+        make: gives the target, whose files may go to a folder
+        folder: for these files
+    """
+    target, total = make(folder), Findings()
+    while total.inputs < inputs:
+        found = _in_child(target, inputs - total.inputs, hash((seed, total.inputs)))
+        total.add(found)
+    return total
+
+
+def _in_child(target: Target, inputs: int, seed: int) -> Findings:
+    """Fuzz in a child; if it dies, give what it died of."""
+    present = mmap.mmap(-1, LARGEST_INPUT + 16)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _child(target, inputs, seed, present, writing)
+    os.close(writing)
+    answer, before = b"", b""
+    try:
+        while True:
+            ready = select.select([reading], [], [], LOST)[0]
+            if ready:
+                piece = os.read(reading, 1 << 16)
+                answer += piece
+                if not piece:
+                    break
+            elif present[: 1 << 12] == before:
+                os.kill(child, signal.SIGKILL)
+            else:
+                before = present[: 1 << 12]
+    finally:
+        os.close(reading)
+        _, status = os.waitpid(child, 0)
+    if answer:
+        return Findings.from_json(json.loads(answer))
+    size = int.from_bytes(present[:8], "little")
+    died = Findings(inputs=1)
+    died.fail(f"the process died of signal {status & 127}", present[8 : 8 + size])
+    return died
+
+
+def _child(target: Target, inputs: int, seed: int, present: mmap.mmap, writing: int) -> None:
+    """The child's life, which ends here."""
+    code = 1
+    try:
+        limit_memory()
+        fuzzer = Fuzzer(target, seed, present)
+        fuzzer.run(inputs)
+        with os.fdopen(writing, "wb") as file:
+            file.write(json.dumps(fuzzer.findings.to_json()).encode())
+        code = 0
+    finally:
+        sys.stderr.flush()
+        # Nothing of the parent's is to be cleaned up here.
+        os._exit(code)
