@@ -34,7 +34,8 @@ Options
   --tick-power N        precision of stored features (-10: 1e-3; -5 takes a third less space, for --front-end)
   --front-end KIND      filter-banks (default), or moonshine-tiny: a public pretrained encoder made streaming
   --front-end-file F    its ONNX file (DL-DIR/moonshine-tiny/encoder_model.onnx, fetched with npm if there is npm), or
-                        front_end.pt of another data folder, to have the same standardisation
+                        front_end.pt of another data folder, to have the same standardisation, or a checkpoint
+                        (epoch-N.pt) whose encoder was trained along
   --conf FILE           settings of the system, of which model.front_end counts here: layers, chunk, right context
   --musan               also prepare MUSAN noise
   --shar                also export as Shar; --shard-size N utterances per file (1000)
