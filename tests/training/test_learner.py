@@ -43,7 +43,9 @@ def test_expected_errors_are_those_of_the_lists_that_are_scored(toy, tmp_path):
     state = state_of(toy, tmp_path, **{"normalisation.alpha": 0.0, "mwer.weight": 0.5, "mwer.scores": "raw"})
     batch = next(iter(state.batches))
     one = Batch(**{name: getattr(batch, name)[:1] for name in Batch.__dataclass_fields__})
-    nothing = Competitors(torch.zeros(1, 1, 0, dtype=torch.long), torch.zeros(1, 1, dtype=torch.long))
+    nothing = Competitors(
+        torch.zeros(1, 1, 0, dtype=torch.long), torch.zeros(1, 1, dtype=torch.long), torch.zeros(1, dtype=torch.bool)
+    )
     training_pass = state.learner.training_pass.eval()
     with torch.no_grad():
         # So many alignments has the reference that the empty sequence would have no share to speak of.

@@ -19,9 +19,9 @@ class BestEpoch:
     Attributes:
         epoch: its number, from 1; 0 for none
         wer: its word error rate in per cent; None where there is no dev set
-        last_epoch: whole epochs done
+        last_epoch: whole epochs done; 0 where the file does not say
     """
 
     epoch: int
-    wer: float | None
-    last_epoch: int
+    wer: float | None = None
+    last_epoch: int = 0

@@ -126,8 +126,10 @@ def read_layout(folder: Path) -> Layout:
                 f"{path} is of format {shown(content['format'])}, and this version reads {FORMAT}; export it again"
             )
         layout: Layout = typed(Layout, content)
-        if layout.framing != FILTER_BANKS or min(layout.chunk, layout.max_tokens_per_frame) < 1:
-            raise ValueError("only systems on filter banks are exported, with chunks")
+        if min(layout.chunk, layout.max_tokens_per_frame) < 1:
+            raise ValueError("chunk and max_tokens_per_frame must be 1 or more")
+        if layout.front_end is None and layout.framing != FILTER_BANKS:
+            raise ValueError("its framing is not that of filter banks, and it has no front_end")
         return layout
     except OSError:
         raise UserError(f"{folder} holds no exported system (no {METADATA}); make one with export.py") from None
