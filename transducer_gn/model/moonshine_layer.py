@@ -60,7 +60,8 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, visible: Tensor) -> Tens
         visible: [B, 1, T, S] true where the row's frame may see the column's
     """
     if query.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
-        return attend_by_products(*(x.to(torch.get_autocast_dtype("cpu")) for x in (query, keys, values)), visible)
+        half = torch.get_autocast_dtype("cpu")
+        return attend_by_products(query.to(half), keys.to(half), values.to(half), visible)
     return functional.scaled_dot_product_attention(query, keys, values, attn_mask=visible)
 
 
