@@ -6,6 +6,7 @@ that has one, in one batch for each system; whoever sends much at once gets no m
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -55,7 +56,9 @@ class Track:
         self._chunks = 0
         self._settled = 0
         self._open: list[Word] = []
-        self._came = 0.0
+        # When the audio that completed each chunk came, of chunks that are not recognised yet; and when the end came.
+        self._complete: deque[float] = deque()
+        self._ended = 0.0
 
     @property
     def ready(self) -> bool:
@@ -63,25 +66,24 @@ class Track:
         return not self.done and (self.stream.is_ready or self.stream.finished)
 
     def add(self, samples: np.ndarray, came: float) -> None:
-        """Take 16-bit samples [n] that came at a time; features are computed once they may complete a chunk."""
+        """Take 16-bit samples [n] that came at a time."""
         self._waiting.append(samples)
         self._heard += len(samples)
-        was_ready = self.stream.is_ready
-        if self._heard >= self._seconds_needed(self._chunks + 1) * SAMPLING_RATE:
-            self._flush()
-        if self.stream.is_ready and not was_ready:
-            self._came = came
+        while self._heard >= self._samples_needed(self._chunks + len(self._complete) + 1):
+            self._complete.append(came)
+        self._compute_features()
 
     def end(self, came: float) -> None:
         """Take the end of the audio; UserError if there was none."""
+        self._ended = came
         self._flush()
-        if not self.stream.is_ready:
-            self._came = came
         self.stream.end()
 
     def update(self, recognised: bool) -> Frame:
         """What is new for the client, after a chunk was recognised or the end was found; UserError if that failed."""
         self._chunks += recognised
+        # What is recognised after the last complete chunk was completed by the end.
+        came = self._complete.popleft() if recognised and self._complete else self._ended
         settled, still_open = self.stream.text.take()
         self.done = self.stream.finished
         if self.done:
@@ -89,7 +91,7 @@ class Track:
         gone = withdrawn_words(self._open, settled + still_open)
         used = self.stream.seconds
         if not self.done:
-            used = min(used, self._seconds_needed(self._chunks))
+            used = min(used, self._samples_needed(self._chunks) / SAMPLING_RATE)
         message: dict[str, object] = {
             "type": "text",
             "system": self.system,
@@ -97,7 +99,7 @@ class Track:
             "stable": [word_json(word) for word in settled],
             "open": [word_json(word) for word in still_open],
             "withdrawn": [withdrawn_json(each, self._settled) for each in gone],
-            "delay": round(time.monotonic() - self._came, 4),
+            "delay": round(time.monotonic() - came, 4),
             "final": self.done,
         }
         self._settled += len(settled)
@@ -105,12 +107,21 @@ class Track:
         if self._watch is not None:
             message["readings"] = [dispute_json(dispute) for dispute in self._watch.take()]
             self._watch.settled = self._settled
+        self._compute_features()
         return Frame(Kind.UPDATE, 0, used, json.dumps(message, ensure_ascii=False).encode())
 
-    def _seconds_needed(self, chunks: int) -> float:
+    def _samples_needed(self, chunks: int) -> int:
         """Audio that must have come before so many chunks can be there."""
         encoder = self.recogniser.encoder
-        return encoder.framing.seconds_heard(chunks * encoder.size)
+        return encoder.framing.samples_heard(chunks * encoder.size)
+
+    def _compute_features(self) -> None:
+        """Compute features where they may complete a chunk, unless one is complete already.
+
+        So small messages cost little, and what a stream has sent ahead costs nothing if it is gone before its turn.
+        """
+        if self._complete and not self.stream.is_ready:
+            self._flush()
 
     def _flush(self) -> None:
         if self._waiting:

@@ -14,6 +14,10 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.serving.frames import Frame, FrameReader, Kind
 from transducer_gn.serving.worker import WorkerConfig
 
+# Bytes on their way to the process before streams have to wait: those of clients that come, send all that they may and
+# go again are limited by nothing else.
+MOST_WAITING = 1 << 23
+
 # Told what the recogniser says about a stream.
 Listener = Callable[[Frame], None]
 
@@ -46,13 +50,14 @@ class RecogniserProcess:
                 pass_fds=[theirs.fileno()],
             )
         self._reader, self._writer = await asyncio.open_connection(sock=ours)
+        self._writer.transport.set_write_buffer_limits(MOST_WAITING)
         frames = FrameReader()
         first = None
         while first is None:
             data = await self._reader.read(1 << 16)
             if not data:
                 raise UserError("the recogniser's process ended while it was loading; see what it wrote above")
-            first = next(frames.feed(data), None)
+            first = next(iter(frames.feed(data)), None)
         if first.kind is not Kind.READY:
             raise UserError(first.payload.decode())
         self.systems = json.loads(first.payload)
@@ -65,9 +70,12 @@ class RecogniserProcess:
         self._write(Frame(Kind.OPEN, number, payload=b"1" if readings else b"0"))
         return number
 
-    def audio(self, stream: int, samples: bytes) -> None:
-        """Hand over 16-bit samples that have just come."""
+    async def audio(self, stream: int, samples: bytes) -> None:
+        """Hand over 16-bit samples that have just come; waits while too much is on its way already."""
         self._write(Frame(Kind.AUDIO, stream, time.monotonic(), samples))
+        # Without the process there is nothing to wait for: `ended` says so to everybody.
+        with contextlib.suppress(ConnectionError):
+            await self._writer.drain()
 
     def end(self, stream: int) -> None:
         """Say that a stream's audio has ended."""
@@ -79,7 +87,10 @@ class RecogniserProcess:
             self._write(Frame(Kind.CLOSE, stream))
 
     async def stop(self) -> None:
-        """End the process."""
+        """End the process: at once if it is still loading, which nobody waits for, else once it has done its round."""
+        if hasattr(self, "_process") and not self.systems:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
         if hasattr(self, "_writer"):
             self._writer.close()
             with contextlib.suppress(ConnectionError):
@@ -92,7 +103,6 @@ class RecogniserProcess:
                 await self._process.wait()
 
     def _write(self, frame: Frame) -> None:
-        # Not waited for: how much may be under way is limited by each stream's own limit.
         self._writer.write(frame.encode())
 
     async def _listen(self, frames: FrameReader) -> None:

@@ -41,10 +41,11 @@ class Session:
         self._used = [0.0] * len(recogniser.systems)
         self._number = recogniser.open(self._hear, readings)
 
-    async def run(self) -> Refusal | None:
-        """Take audio and send text until everything is said, the client is gone, or there is a reason to refuse it."""
+    async def run(self, greeting: str) -> Refusal | None:
+        """Greet, take audio and send text until all is said, the client is gone, or there is a reason to refuse it."""
         receiving = asyncio.create_task(self._receive())
         try:
+            await sent(self._connection, greeting, self._limits.idle)
             return await self._send()
         finally:
             self._recogniser.close(self._number)
@@ -71,21 +72,24 @@ class Session:
         try:
             while True:
                 message = await asyncio.wait_for(self._connection.recv(), idle)
-                refusal = self._take_audio(message) if isinstance(message, bytes) else self._take_text(message)
+                refusal = self._refused(message) if isinstance(message, bytes) else self._take_text(message)
                 if refusal is not None:
                     self._outbox.refuse(refusal)
                     return
                 if isinstance(message, str):
                     break
+                if message:
+                    await self._recogniser.audio(self._number, message)
             # Nothing more is expected but the end of the connection.
             await self._connection.recv()
-            self._outbox.refuse(Refusal("not understood", "the stream has ended and takes no more audio"))
+            self._outbox.refuse(Refusal("not understood", "the stream has ended and takes no more messages", 1003))
         except TimeoutError:
             self._outbox.refuse(Refusal("idle", f"no message came for {idle:g} s; a stream goes on or ends"))
         except ConnectionClosed:
             self._outbox.abandon()
 
-    def _take_audio(self, samples: bytes) -> Refusal | None:
+    def _refused(self, samples: bytes) -> Refusal | None:
+        """Count audio; gives why it is not taken, None if it is."""
         if len(samples) % SAMPLE_BYTES:
             return Refusal("not understood", "a message of audio must hold whole samples of 16 bits", 1003)
         self._received += len(samples) / SAMPLE_BYTES / SAMPLING_RATE
@@ -96,7 +100,6 @@ class Session:
                 f"the audio is {ahead:.1f} s ahead of the recogniser, and at most {self._limits.ahead:g} s wait "
                 "for it; send no more than `seconds` of its last message and these",
             )
-        self._recogniser.audio(self._number, samples)
         return None
 
     def _take_text(self, text: str) -> Refusal | None:
