@@ -12,8 +12,8 @@ random weights, the blank made likely) and made-up sounds; with one and its data
   delay_p99_over_chunk    99th percentile of the delay from the moment at which a chunk was complete until its text was
                           back at the client, over the chunk's length, at the highest load of --loads that is held:
                           one at which it is below 1 and every text comes
-  disturbed               share of honest streams that got another text, or none, while others dropped out, fell silent,
-                          did not read, sent audio in bursts, or garbage
+  disturbed               share of honest streams that got another text, or none, while others dropped out, came again
+                          and again, fell silent, did not read, sent audio in bursts, or garbage
   unequal_to_decoded      share of all utterances of decode.py's --decoded results, sent --at-a-time together, whose
                           text is not the one that stands there; part "decoded"
   memory_growth           resident memory of both processes after --minutes of audio in one stream, over that after a
@@ -188,6 +188,7 @@ async def faults(port: int, audio: list[np.ndarray], texts: list[str], streams: 
         samples = audio[number % len(audio)]
         others += [
             clients.dropped(port, samples),
+            clients.returning(port, samples, AHEAD, seconds),
             clients.half_open(port, samples, seconds),
             clients.slow(port, samples, seconds),
             clients.bursting(port, samples, 600),
@@ -196,10 +197,10 @@ async def faults(port: int, audio: list[np.ndarray], texts: list[str], streams: 
     became = await asyncio.gather(*others, return_exceptions=True)
     outcomes = await asyncio.gather(*good)
     wrong = [outcome.text != texts[number] for number, outcome in zip(chosen, outcomes, strict=True)]
-    kinds = ("dropped", "half open", "slow", "bursting", "garbage")
+    kinds = ("dropped", "returning", "half open", "slow", "bursting", "garbage")
     return {
         "share": sum(wrong) / streams,
-        "others": {kind: sorted({str(one) for one in became[place::5]}) for place, kind in enumerate(kinds)},
+        "others": {kind: sorted({str(one) for one in became[place :: len(kinds)]}) for place, kind in enumerate(kinds)},
     }
 
 

@@ -58,12 +58,19 @@ class Track:
         self._open: list[Word] = []
         # When the audio that completed each chunk came, of chunks that are not recognised yet; and when the end came.
         self._complete: deque[float] = deque()
-        self._ended = 0.0
+        self._ended: float | None = None
+        # Whether something has come that `prepare` has not looked at.
+        self._fresh = False
 
     @property
     def ready(self) -> bool:
         """Whether there is a chunk to recognise, or a stream whose end nobody has been told."""
         return not self.done and (self.stream.is_ready or self.stream.finished)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a round would do something: there is something to recognise, or there may be after `prepare`."""
+        return self.ready or (self._fresh and (bool(self._complete) or self._ended is not None))
 
     def add(self, samples: np.ndarray, came: float) -> None:
         """Take 16-bit samples [n] that came at a time."""
@@ -71,19 +78,30 @@ class Track:
         self._heard += len(samples)
         while self._heard >= self._samples_needed(self._chunks + len(self._complete) + 1):
             self._complete.append(came)
-        self._compute_features()
+        self._fresh = True
 
     def end(self, came: float) -> None:
-        """Take the end of the audio; UserError if there was none."""
+        """Take the end of the audio."""
         self._ended = came
-        self._flush()
-        self.stream.end()
+        self._fresh = True
+
+    def prepare(self) -> None:
+        """Compute features where they may complete a chunk, unless one is complete already; UserError if that fails.
+
+        Not as the audio comes: so small messages cost little, and a stream that is gone before its turn costs nothing.
+        """
+        if self._ended is not None and self._fresh:
+            self._flush()
+            self.stream.end()
+        elif self._complete and not self.stream.is_ready:
+            self._flush()
+        self._fresh = False
 
     def update(self, recognised: bool) -> Frame:
         """What is new for the client, after a chunk was recognised or the end was found; UserError if that failed."""
         self._chunks += recognised
         # What is recognised after the last complete chunk was completed by the end.
-        came = self._complete.popleft() if recognised and self._complete else self._ended
+        came = self._complete.popleft() if recognised and self._complete else self._ended or 0.0
         settled, still_open = self.stream.text.take()
         self.done = self.stream.finished
         if self.done:
@@ -107,21 +125,14 @@ class Track:
         if self._watch is not None:
             message["readings"] = [dispute_json(dispute) for dispute in self._watch.take()]
             self._watch.settled = self._settled
-        self._compute_features()
+        if not self.done and self._ended is None:
+            self.prepare()
         return Frame(Kind.UPDATE, 0, used, json.dumps(message, ensure_ascii=False).encode())
 
     def _samples_needed(self, chunks: int) -> int:
         """Audio that must have come before so many chunks can be there."""
         encoder = self.recogniser.encoder
         return encoder.framing.samples_heard(chunks * encoder.size)
-
-    def _compute_features(self) -> None:
-        """Compute features where they may complete a chunk, unless one is complete already.
-
-        So small messages cost little, and what a stream has sent ahead costs nothing if it is gone before its turn.
-        """
-        if self._complete and not self.stream.is_ready:
-            self._flush()
 
     def _flush(self) -> None:
         if self._waiting:
@@ -145,7 +156,7 @@ class Engine:
     @property
     def busy(self) -> bool:
         """Whether a round would do something."""
-        return any(True for _ in self._ready())
+        return any(track.waits for tracks in self._tracks.values() for track in tracks)
 
     def handle(self, frame: Frame) -> None:
         """Take a frame; audio of streams that are not there any more is dropped."""
@@ -154,18 +165,22 @@ class Engine:
             self._tracks[frame.stream] = [Track(each, n, watched) for n, each in enumerate(self._recognisers)]
         elif frame.kind is Kind.CLOSE:
             self._tracks.pop(frame.stream, None)
-        elif frame.stream in self._tracks:
-            try:
-                for track in self._tracks[frame.stream]:
-                    if frame.kind is Kind.END:
-                        track.end(frame.number)
-                    else:
-                        track.add(np.frombuffer(frame.payload, dtype="<i2"), frame.number)
-            except UserError as error:
-                self._fail(frame.stream, error)
+        elif frame.kind is Kind.END:
+            for track in self._tracks.get(frame.stream, []):
+                track.end(frame.number)
+        else:
+            samples = np.frombuffer(frame.payload, dtype="<i2")
+            for track in self._tracks.get(frame.stream, []):
+                track.add(samples, frame.number)
 
     def round(self) -> None:
         """Take one chunk of every stream that has one."""
+        for number, tracks in list(self._tracks.items()):
+            try:
+                for track in tracks:
+                    track.prepare()
+            except UserError as error:
+                self._fail(number, error)
         for system, recogniser in enumerate(self._recognisers):
             ready = [(stream, track) for stream, track in self._ready() if track.system == system]
             stepped = [track.stream for _, track in ready if track.stream.is_ready]
