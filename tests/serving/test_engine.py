@@ -171,6 +171,22 @@ def test_what_is_sent_ahead_or_in_small_pieces_is_not_worked_on_before_its_turn(
     assert texts(heard.messages(1))[-1] == random_system.transcribe(samples).text
 
 
+def test_nothing_is_tried_again_before_more_audio_has_come(random_system: System) -> None:
+    recogniser = random_system.recogniser()
+    heard = Heard([recogniser])
+    heard.send(Kind.OPEN, 1)
+    # Features need a few samples more than those that are counted.
+    needed = recogniser.encoder.framing.samples_heard(recogniser.encoder.size)
+    samples = noise(4, 1.0)
+    heard.send(Kind.AUDIO, 1, samples[:needed].tobytes())
+    assert heard.engine.busy
+    heard.engine.round()
+    assert not heard.engine.busy and 1 not in heard.frames
+    heard.send(Kind.AUDIO, 1, samples[needed : needed + 160].tobytes())
+    heard.work()
+    assert len(heard.frames[1]) == 1
+
+
 def test_what_is_kept_does_not_grow(random_system: System) -> None:
     heard = Heard([random_system.recogniser()])
     heard.send(Kind.OPEN, 1, b"1")
