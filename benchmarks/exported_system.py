@@ -5,6 +5,7 @@
 
 Every utterance is recognised from its audio, alone, on one thread, by beam and by greedy search: by torch, and by
 onnxruntime with weights of both precisions. Torch's greedy search sees whole utterances under the mask of chunks.
+With --decoded, texts are also compared with those in the results of decode.py, which come from stored features.
 
   float32_over_torch, int8_over_torch
       wall-clock time of the beam search's whole way from samples to text, over torch's
@@ -27,6 +28,7 @@ import transducer_gn
 from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.features import fbank
 from transducer_gn.data.prepared import PreparedData
+from transducer_gn.evaluation.results import Results, read_results
 from transducer_gn.export.write import export_system
 from transducer_gn.recognition.error_rates import Recognised, total_errors
 from transducer_gn.recognition.system import System
@@ -87,6 +89,9 @@ def main() -> None:
     parser.add_argument("--set", required=True, help="name of the test set")
     parser.add_argument("--utterances", type=int, help="at most so many, spread evenly over the set")
     parser.add_argument("--beam", type=int, default=8, help="hypotheses of the beam search")
+    parser.add_argument(
+        "--decoded", type=Path, action="append", default=[], help="results-*.json of decode.py; once for each method"
+    )
     parser.add_argument("--json", help="file to write the result to")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -107,7 +112,8 @@ def main() -> None:
                 outcomes[way].seconds += time.perf_counter() - began
             if number % 100 == 0:
                 print(f"{number} utterances", flush=True)
-    result = gather(outcomes, ids, references) | {"bytes": written.sizes, "beam": arguments.beam}
+    decoded = [read_results(path) for path in arguments.decoded]
+    result = gather(outcomes, ids, references, decoded) | {"bytes": written.sizes, "beam": arguments.beam}
     sizes = [sum(size for name, size in written.sizes.items() if ("int8" in name) == small) for small in (False, True)]
     result["ratios"]["int8_over_float32_bytes"] = sizes[1] / sizes[0]
     for name, value in result["ratios"].items():
@@ -115,15 +121,24 @@ def main() -> None:
     write_result(arguments.json, result)
 
 
-def gather(outcomes: dict[str, Outcome], ids: list[str], references: list[list[str]]) -> dict:
-    """Print and return error rates, and how many texts are torch's."""
+def gather(outcomes: dict[str, Outcome], ids: list[str], references: list[list[str]], decoded: list[Results]) -> dict:
+    """Print and return error rates, and how many texts are torch's, and decode.py's of the same method."""
     rows = {}
-    print(f"{'':16} {'WER %':>8} {'as torch':>12} {'seconds':>9}")
+    known = {
+        results.identity["settings"]["method"]: {each.id: " ".join(each.hypothesis) for each in results.utterances}
+        for results in decoded
+    }
+    print(f"{'':16} {'WER %':>8} {'as torch':>14} {'as decode.py':>14} {'seconds':>9}")
     for way, outcome in outcomes.items():
         own = [Recognised(i, r, t.split()) for i, r, t in zip(ids, references, outcome.texts, strict=True)]
         same = sum(a == b for a, b in zip(outcome.texts, outcomes[f"torch {way.split()[1]}"].texts, strict=True))
         rows[way] = {"wer": total_errors(own).rate, "same_texts": same, "seconds": outcome.seconds}
-        print(f"{way:16} {rows[way]['wer']:8.2f} {f'{same} of {len(ids)}':>12} {outcome.seconds:9.1f}")
+        as_decoded = "–"
+        if texts := known.get(way.split()[1]):
+            rows[way]["as_decoded"] = sum(texts[i] == t for i, t in zip(ids, outcome.texts, strict=True))
+            as_decoded = f"{rows[way]['as_decoded']} of {len(ids)}"
+        shares = f"{f'{same} of {len(ids)}':>14} {as_decoded:>14}"
+        print(f"{way:16} {rows[way]['wer']:8.2f} {shares} {outcome.seconds:9.1f}")
     time_of = {way: row["seconds"] for way, row in rows.items()}
     ratios = {f"{kind}_over_torch": time_of[f"{kind} beam"] / time_of["torch beam"] for kind in PRECISIONS}
     return {"ratios": ratios, "utterances": len(ids), "ways": rows}

@@ -12,8 +12,10 @@ random weights, the blank made likely) and made-up sounds; with one and its data
   delay_p99_over_chunk    99th percentile of the delay from the moment at which a chunk was complete until its text was
                           back at the client, over the chunk's length, at the highest load of --loads that is held:
                           one at which it is below 1 and every text comes
-  disturbed               share of honest streams that got another text, or none, while others dropped out, fell silent,
-                          did not read, sent audio in bursts, or garbage
+  disturbed               share of honest streams that got another text, or none, while others dropped out, came again
+                          and again, fell silent, did not read, sent audio in bursts, or garbage
+  unequal_to_decoded      share of all utterances of decode.py's --decoded results, sent --at-a-time together, whose
+                          text is not the one that stands there; part "decoded"
   memory_growth           resident memory of both processes after --minutes of audio in one stream, over that after a
                           tenth of it. The audio's clock is simulated: it comes as fast as it is recognised
   refused                 share of five things that were as they must be: a page of another origin and a message of
@@ -36,6 +38,7 @@ from pathlib import Path
 import numpy as np
 import serving_clients as clients
 import torch
+from lhotse.cut import Cut
 from measure import write_result
 from streaming import mini_model
 
@@ -43,12 +46,14 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.common.units import SAMPLING_RATE as RATE
 from transducer_gn.config import EVERYDAY
 from transducer_gn.data.features import fbank
+from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.tokenizer import train_tokenizer
+from transducer_gn.evaluation.results import read_results
 from transducer_gn.recognition.averaging import RunningAverage
 from transducer_gn.recognition.checkpoint import Checkpoint, Progress, TrainingState
 from transducer_gn.recognition.system import System, load
 from transducer_gn.search.beam import beam_search
-from transducer_gn.serving.sentences import read_sentences
+from transducer_gn.serving.sentences import read_sentences, sentence_of
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 ROOM = 500
@@ -133,6 +138,33 @@ async def unequal_share(port: int, audio: list[np.ndarray], texts: list[str], co
     return len(wrong) / len(chosen)
 
 
+async def unequal_to_decoded(port: int, cuts: list[Cut], texts: dict[str, str], at_a_time: int) -> list[str]:
+    """Utterances of which the server makes another text, so many sent at a time."""
+    room = asyncio.Semaphore(at_a_time)
+
+    async def differs(cut: Cut) -> bool:
+        async with room:
+            samples = np.frombuffer(sentence_of(cut).samples, dtype="<i2")
+            return await clients.at_once(port, samples, AHEAD) != texts[cut.id]
+
+    wrong = await asyncio.gather(*map(differs, cuts))
+    return [cut.id for cut, different in zip(cuts, wrong, strict=True) if different]
+
+
+def against_decoded(flags: argparse.Namespace, checkpoint: Path, result: dict) -> None:
+    """Send all utterances of a file of results, under the settings that they were decoded with, into the result."""
+    if flags.decoded is None or flags.data_dir is None:
+        raise UserError("the part decoded needs --decoded and --data-dir")
+    decoded = read_results(flags.decoded)
+    texts = {each.id: " ".join(each.hypothesis) for each in decoded.utterances}
+    cuts = [cut for cut in PreparedData(flags.data_dir).cuts(decoded.part) if cut.id in texts]
+    beam = str(decoded.identity["settings"]["beam"])
+    with serving(checkpoint, "--beam", beam, "--idle", "3600") as server:
+        wrong = asyncio.run(unequal_to_decoded(server.port, cuts, texts, flags.at_a_time))
+    result["decoded"] = {"results": flags.decoded.name, "utterances": len(cuts), "unequal": wrong}
+    result["ratios"]["unequal_to_decoded"] = len(wrong) / len(cuts)
+
+
 async def load_of(port: int, audio: list[np.ndarray], streams: int, seconds: float, chunk: float) -> dict:
     """Streams in real time, begun at moments spread over a chunk."""
     randomness = np.random.default_rng(streams)
@@ -156,6 +188,7 @@ async def faults(port: int, audio: list[np.ndarray], texts: list[str], streams: 
         samples = audio[number % len(audio)]
         others += [
             clients.dropped(port, samples),
+            clients.returning(port, samples, AHEAD, seconds),
             clients.half_open(port, samples, seconds),
             clients.slow(port, samples, seconds),
             clients.bursting(port, samples, 600),
@@ -164,10 +197,10 @@ async def faults(port: int, audio: list[np.ndarray], texts: list[str], streams: 
     became = await asyncio.gather(*others, return_exceptions=True)
     outcomes = await asyncio.gather(*good)
     wrong = [outcome.text != texts[number] for number, outcome in zip(chosen, outcomes, strict=True)]
-    kinds = ("dropped", "half open", "slow", "bursting", "garbage")
+    kinds = ("dropped", "returning", "half open", "slow", "bursting", "garbage")
     return {
         "share": sum(wrong) / streams,
-        "others": {kind: sorted({str(one) for one in became[place::5]}) for place, kind in enumerate(kinds)},
+        "others": {kind: sorted({str(one) for one in became[place :: len(kinds)]}) for place, kind in enumerate(kinds)},
     }
 
 
@@ -240,7 +273,9 @@ def measure(flags: argparse.Namespace, checkpoint: Path) -> dict:
     ratios: dict[str, float] = {}
     result: dict = {"ratios": ratios, "chunk_seconds": chunk, "words": sum(len(text.split()) for text in texts)}
     parts = set(flags.parts.split(","))
-    if parts - {"memory"}:
+    if "decoded" in parts:
+        against_decoded(flags, checkpoint, result)
+    if parts - {"memory", "decoded"}:
         with serving(checkpoint) as server:
             under_load(flags, server, audio, texts, result)
     if "memory" in parts:
@@ -258,6 +293,8 @@ def main(arguments: list[str] | None = None) -> dict:
     parser.add_argument("--config", default=str(REPOSITORY / "conf" / "mini.yaml"), help="settings of the random model")
     parser.add_argument("--checkpoint", type=Path, help="a trained system instead")
     parser.add_argument("--data-dir", type=Path, help="what prepare.sh made: sentences instead of made-up sounds")
+    parser.add_argument("--decoded", type=Path, help="results-*.json of decode.py, by beam search, of that checkpoint")
+    parser.add_argument("--at-a-time", type=int, default=50, help="utterances of these that are sent at a time")
     parser.add_argument("--parts", default="texts,loads,faults,refusals,memory", help="what to measure")
     parser.add_argument("--counts", default="1,50,144", help="connections at which texts are compared")
     parser.add_argument("--loads", default="48,96,144,192", help="streams in real time to try, until too many")

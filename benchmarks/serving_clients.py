@@ -124,6 +124,20 @@ async def dropped(port: int, samples: np.ndarray) -> str:
     return "gone"
 
 
+async def returning(port: int, samples: np.ndarray, ahead: float, seconds: float) -> str:
+    """Come, send all that a stream may, vanish, and come again at once; so for some seconds."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    pieces = cut(np.resize(samples, int(ahead * RATE)))
+    while loop.time() < end:
+        with contextlib.suppress(ConnectionClosed, InvalidStatus, OSError, TimeoutError):
+            async with open_stream(port) as stream:
+                for piece in pieces:
+                    await stream.send(piece)
+                stream.transport.abort()
+    return "gone"
+
+
 async def half_open(port: int, samples: np.ndarray, seconds: float) -> str:
     """Begin, then neither say nor read nor answer anything."""
     with socket.create_connection(("127.0.0.1", port)) as raw:

@@ -54,6 +54,15 @@ def test_a_chunk_of_filter_banks_needs_a_few_features_more() -> None:
     assert FILTER_BANKS.emission_seconds(15) == pytest.approx(0.6)
 
 
+def test_samples_are_counted_in_whole_numbers() -> None:
+    # A seventh of all such seconds, multiplied by the sampling rate, come to a little more than the samples.
+    for framing in (FILTER_BANKS, STACKED):
+        for frames in range(16, 3200, 16):
+            samples = framing.samples_heard(frames)
+            assert samples == round(16000 * framing.seconds_heard(frames))
+            assert framing.samples_heard(frames + 16) - samples == 16 * framing.subsampling * framing.feature_step
+
+
 def test_stacked_vectors_overlap_nothing_and_come_later_by_the_right_context() -> None:
     assert [STACKED.encoder_frames(n) for n in (3, 4, 7, 8)] == [0, 1, 1, 2]
     assert STACKED.frame_shift == pytest.approx(0.08)

@@ -110,6 +110,7 @@ def test_a_folder_stands_for_its_best_epoch(tmp_path: Path, checkpoint: Path) ->
     shutil.copy(checkpoint, tmp_path / "epoch-2.pt")
     (tmp_path / "best.json").write_text(json.dumps({"epoch": 2}))
     assert transducer_gn.load(tmp_path).name == "epoch-2"
+    assert load_checkpoint_system(tmp_path, average=True).name == "epoch-2"
     assert transducer_gn.load(tmp_path, choice=SystemConfig(epoch=1)).name == "epoch-1"
     chosen = transducer_gn.load(tmp_path / "epoch-1.pt", choice=SystemConfig(alpha=0.5))
     assert (chosen.name, chosen.alpha, chosen.device.type) == ("epoch-1", 0.5, "cpu")

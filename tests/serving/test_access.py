@@ -32,6 +32,11 @@ def test_who_may_connect(host: str | None, origin: str | None, problem: str | No
     assert found is None if problem is None else problem in found
 
 
+def test_browsers_do_not_name_the_usual_port() -> None:
+    origins = allowed_origins(ServingConfig(), 80)
+    assert refused_headers(Headers([("Host", "localhost"), ("Origin", "http://localhost")]), origins) is None
+
+
 def test_of_two_origins_both_must_be_allowed() -> None:
     headers = Headers([("Host", "localhost:8765"), ("Origin", "http://localhost:8765"), ("Origin", "http://a.org")])
     assert "a.org" in refused_headers(headers, ORIGINS)

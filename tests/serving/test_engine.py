@@ -128,6 +128,65 @@ def test_a_round_takes_one_chunk_of_each_however_much_one_has_sent(random_system
     assert len(heard.frames[1]) == len(heard.frames[2]) == 1
 
 
+def test_delays_count_from_the_audio_that_completed_each_chunk(
+    random_system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = Heard([random_system.recogniser()])
+    heard.send(Kind.OPEN, 1)
+    seconds = heard.engine._tracks[1][0].recogniser.chunk_seconds
+    samples = noise(1, 3.5 * seconds)
+    # Pieces of a quarter of a chunk that come while nothing is recognised, each ten seconds after the one before.
+    size = int(seconds * RATE / 4)
+    pieces = [samples[start : start + size] for start in range(0, len(samples), size)]
+    for number, piece in enumerate(pieces):
+        heard.engine.handle(Frame(Kind.AUDIO, 1, 10.0 * number, piece.tobytes()))
+    heard.engine.handle(Frame(Kind.END, 1, 500.0))
+    monkeypatch.setattr("transducer_gn.serving.engine.time.monotonic", lambda: 1000.0)
+    heard.work()
+    assert not heard.engine.busy
+    framing = random_system.model.encoder.framing
+    chunks = [framing.samples_heard((n + 1) * round(seconds / framing.frame_shift)) for n in range(3)]
+    came = [10.0 * (-(-needed // size) - 1) for needed in chunks]
+    assert came == sorted(set(came))
+    assert [message["delay"] for message in heard.messages(1)] == [1000.0 - moment for moment in [*came, 500.0]]
+
+
+def test_what_is_sent_ahead_or_in_small_pieces_is_not_worked_on_before_its_turn(
+    random_system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = Heard([random_system.recogniser()])
+    heard.send(Kind.OPEN, 1)
+    stream = heard.engine._tracks[1][0].stream
+    taken: list[int] = []
+    add = stream.add
+    monkeypatch.setattr(stream, "add", lambda samples: (taken.append(len(samples)), add(samples)))
+    samples = noise(2, 4.0)
+    for start in range(0, len(samples), 160):
+        heard.send(Kind.AUDIO, 1, samples[start : start + 160].tobytes())
+    assert taken == []
+    heard.engine.round()
+    assert len(taken) == 1
+    heard.send(Kind.END, 1)
+    heard.work()
+    assert texts(heard.messages(1))[-1] == random_system.transcribe(samples).text
+
+
+def test_nothing_is_tried_again_before_more_audio_has_come(random_system: System) -> None:
+    recogniser = random_system.recogniser()
+    heard = Heard([recogniser])
+    heard.send(Kind.OPEN, 1)
+    # Features need a few samples more than those that are counted.
+    needed = recogniser.encoder.framing.samples_heard(recogniser.encoder.size)
+    samples = noise(4, 1.0)
+    heard.send(Kind.AUDIO, 1, samples[:needed].tobytes())
+    assert heard.engine.busy
+    heard.engine.round()
+    assert not heard.engine.busy and 1 not in heard.frames
+    heard.send(Kind.AUDIO, 1, samples[needed : needed + 160].tobytes())
+    heard.work()
+    assert len(heard.frames[1]) == 1
+
+
 def test_what_is_kept_does_not_grow(random_system: System) -> None:
     heard = Heard([random_system.recogniser()])
     heard.send(Kind.OPEN, 1, b"1")

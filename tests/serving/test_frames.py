@@ -19,3 +19,10 @@ def test_frames_come_back_whole_however_they_are_cut() -> None:
             found += reader.feed(data[start:end])
             start = end
         assert found == frames
+
+
+def test_no_frame_comes_twice_to_those_who_look_at_the_first_alone() -> None:
+    frames = [Frame(Kind.READY, payload=b"[]"), Frame(Kind.UPDATE, 1, 2.0, b"{}")]
+    reader = FrameReader()
+    assert next(iter(reader.feed(frames[0].encode()))) == frames[0]
+    assert reader.feed(frames[1].encode()) == frames[1:]

@@ -148,6 +148,24 @@ def test_a_file_is_heard_by_keyboard_alone(server: LiveServer, launch: Callable[
     page.get_by_role("button", name="Stop").focus()
     page.keyboard.press("Enter")
     page.get_by_role("status").filter(has_text="Listening").wait_for(state="detached")
+    # The button is switched off; the focus goes back to where it began.
+    assert page.evaluate("document.activeElement.id") == "microphone"
+    assert problems == []
+
+
+@browser_only
+def test_the_microphone_takes_over(server: LiveServer, launch: Callable[[], object], recording: Path) -> None:
+    problems: list[str] = []
+    page = open_page(launch(), server, PHONE, problems)
+    page.locator("#aloud").uncheck()
+    page.locator("#file").set_input_files(recording)
+    page.get_by_role("status").filter(has_text="Listening to said.wav").wait_for()
+    page.get_by_role("button", name="Microphone").click()
+    page.get_by_role("status").filter(has_text="Listening to the microphone").wait_for()
+    button = page.get_by_role("button", name="Listening", pressed=True)
+    button.click()
+    page.get_by_role("status").filter(has_text="Listening").wait_for(state="detached")
+    page.get_by_role("button", name="Microphone", pressed=False).wait_for()
     assert problems == []
 
 

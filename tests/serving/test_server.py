@@ -5,6 +5,7 @@ sentence, and the streams of others go on; SIGTERM lets streams finish and ends 
 import contextlib
 import http.client
 import json
+import os
 import re
 import signal
 import socket
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from live_server import END, ROOT, LiveServer, exchange, live_server, send_all, texts
+from live_server import CONSOLE, END, ROOT, LiveServer, exchange, live_server, send_all, texts
 from mind_changer import REVISED, STUBBORN, said
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -140,6 +141,7 @@ def test_one_stream_too_many_is_refused_and_a_place_is_free_again(limited: LiveS
         (["[" * 7000], "not understood", "either binary"),
         (['{"type": "start"}'], "not understood", "either binary"),
         ([END], "failed", "without any audio"),
+        ([b"\0" * 320, END, b"\0" * 320], "not understood", "takes no more messages"),
         ([b"\0" * 8000] * 200, "ahead", "ahead of the recogniser"),
         ([], "idle", "no message came for 6 s"),
     ],
@@ -154,6 +156,7 @@ def test_what_a_client_does_wrong_it_is_told(
                 stream.send(message)
         found = refused(stream)
         assert found[0] == reason and sentence in found[1]
+        assert found[2] == {"not understood": 1003, "failed": 1011}.get(reason, 1008)
     still_serves(limited)
 
 
@@ -224,6 +227,36 @@ def test_sigterm_waits_no_longer_than_it_was_told(revising: Path) -> None:
         reason, sentence, code = refused(stream)
         assert (reason, code) == ("ending", 1001) and "waits no longer" in sentence
         assert server.process.wait(20) == 0
+
+
+def recogniser_of(process: subprocess.Popen) -> int:
+    """The process that recognises for a server, as soon as it is there."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while not (found := children.read_text().split()):
+        time.sleep(0.01)
+    return int(found[0])
+
+
+def test_sigterm_while_it_is_loading_ends_it_without_noise(revising: Path) -> None:
+    command = [sys.executable, "-c", CONSOLE, "serve", "--port", "0", "--checkpoint", str(revising)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        recogniser = recogniser_of(process)
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=60)
+        assert (process.returncode, output, errors.splitlines()) == (0, "", [f"loading {revising}"])
+        assert not Path(f"/proc/{recogniser}").exists()
+
+
+def test_clients_of_a_recogniser_that_is_lost_are_told(revising: Path) -> None:
+    command = [sys.executable, "-c", CONSOLE, "serve", "--port", "0", "--checkpoint", str(revising)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        server = LiveServer(process, re.search(r"http\S+", process.stdout.readline())[0])
+        with server.connect() as stream:
+            assert json.loads(stream.recv())["type"] == "ready"
+            os.kill(recogniser_of(process), signal.SIGKILL)
+            assert refused(stream) == ("failed", "the recogniser has ended", 1011)
+        assert "start the server again" in process.communicate(timeout=60)[1]
+        assert process.returncode == 2
 
 
 @pytest.mark.parametrize(

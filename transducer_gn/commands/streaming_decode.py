@@ -1,6 +1,6 @@
 """Recognise audio as it arrives and print the text as it changes.
 
-  transducer-gn stream --checkpoint exp/global/epoch-40.pt speech.wav recordings/
+  transducer-gn stream --checkpoint exp/global speech.wav recordings/
   arecord -t raw -f S16_LE -r 16000 -c 1 | transducer-gn stream --checkpoint exp/global/epoch-40.pt -
 
 Inputs are audio files, folders of them, or - for raw PCM (mono, 16 bits, little-endian, 16 kHz) on standard input. On a
@@ -28,7 +28,7 @@ def parser() -> CommandParser:
     """Flags of the command."""
     made = command_parser(__doc__, DisplayConfig)
     made.add_argument("inputs", nargs="+", help="audio files, folders of audio files, or - for standard input")
-    made.add_argument("--checkpoint", type=Path, required=True, help="a checkpoint that training wrote")
+    made.add_argument("--checkpoint", type=Path, required=True, help="a checkpoint, or a folder for its best epoch")
     made.add_argument("--average", action="store_true", help="use the running average of the parameters")
     made.add_argument("--beam", type=int, default=4, help="hypotheses per stream")
     made.add_argument("--alpha", type=float, help="weight of local normalisation; by default that of training")

@@ -84,9 +84,13 @@ class Framing:
         """Encoder frames that see no more than so many successive feature vectors, those of the margin included."""
         return max(0, (features - self.overlap) // self.subsampling)
 
+    def samples_heard(self, frames: int) -> int:
+        """Samples that must have come before the first so many encoder frames, whole chunks, can be there."""
+        return self.samples(self.features_seen(frames) - self.margin) + self.right
+
     def seconds_heard(self, frames: int) -> float:
-        """Seconds of audio that must have come before the first so many encoder frames, whole chunks, can be there."""
-        return self.feature_shift * (self.features_seen(frames) - self.margin) + self.right_seconds
+        """The same in seconds."""
+        return self.samples_heard(frames) / SAMPLING_RATE
 
     def emission_seconds(self, frame: Frames) -> Frames:
         """When what is emitted at encoder frame `frame`, from 0, is emitted: at its beginning, and `right` later."""

@@ -222,11 +222,13 @@ def load_checkpoint_system(
     """Load a checkpoint by its file.
 
     Args:
-        path: the file
+        path: the file; or an experiment folder, for its best epoch
         average: take the running average of the parameters instead of the last ones
         alpha: interpolation weight to use; None for the one that training had arrived at
         device: None for the GPU if there is one
     """
+    if path.is_dir():
+        path = epoch_path(path, best_epoch(path))
     checkpoint = load_checkpoint(path)
     if average:
         checkpoint = replace(checkpoint, model=checkpoint.model | average_between(None, checkpoint.average))

@@ -10,13 +10,16 @@ from websockets.datastructures import Headers
 
 from transducer_gn.config import ServingConfig
 
+USUAL_PORT = 80
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 def allowed_origins(config: ServingConfig, port: int) -> set[str]:
     """Origins whose pages may connect: the server's own, under the names of this machine, and those that were given."""
     host = f"[{config.host}]" if ":" in config.host else config.host
-    return {f"http://{name}:{port}" for name in (*LOOPBACK, host)} | set(config.origins)
+    # Browsers leave the usual port out.
+    suffix = "" if port == USUAL_PORT else f":{port}"
+    return {f"http://{name}{suffix}" for name in (*LOOPBACK, host)} | set(config.origins)
 
 
 def refused_headers(headers: Headers, origins: set[str]) -> str | None:

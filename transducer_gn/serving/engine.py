@@ -6,6 +6,7 @@ that has one, in one batch for each system; whoever sends much at once gets no m
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -55,33 +56,52 @@ class Track:
         self._chunks = 0
         self._settled = 0
         self._open: list[Word] = []
-        self._came = 0.0
+        # When the audio that completed each chunk came, of chunks that are not recognised yet; and when the end came.
+        self._complete: deque[float] = deque()
+        self._ended: float | None = None
+        # Whether something has come that `prepare` has not looked at.
+        self._fresh = False
 
     @property
     def ready(self) -> bool:
         """Whether there is a chunk to recognise, or a stream whose end nobody has been told."""
         return not self.done and (self.stream.is_ready or self.stream.finished)
 
+    @property
+    def waits(self) -> bool:
+        """Whether a round would do something: there is something to recognise, or there may be after `prepare`."""
+        return self.ready or (self._fresh and (bool(self._complete) or self._ended is not None))
+
     def add(self, samples: np.ndarray, came: float) -> None:
-        """Take 16-bit samples [n] that came at a time; features are computed once they may complete a chunk."""
+        """Take 16-bit samples [n] that came at a time."""
         self._waiting.append(samples)
         self._heard += len(samples)
-        was_ready = self.stream.is_ready
-        if self._heard >= self._seconds_needed(self._chunks + 1) * SAMPLING_RATE:
-            self._flush()
-        if self.stream.is_ready and not was_ready:
-            self._came = came
+        while self._heard >= self._samples_needed(self._chunks + len(self._complete) + 1):
+            self._complete.append(came)
+        self._fresh = True
 
     def end(self, came: float) -> None:
-        """Take the end of the audio; UserError if there was none."""
-        self._flush()
-        if not self.stream.is_ready:
-            self._came = came
-        self.stream.end()
+        """Take the end of the audio."""
+        self._ended = came
+        self._fresh = True
+
+    def prepare(self) -> None:
+        """Compute features where they may complete a chunk, unless one is complete already; UserError if that fails.
+
+        Not as the audio comes: so small messages cost little, and a stream that is gone before its turn costs nothing.
+        """
+        if self._ended is not None and self._fresh:
+            self._flush()
+            self.stream.end()
+        elif self._complete and not self.stream.is_ready:
+            self._flush()
+        self._fresh = False
 
     def update(self, recognised: bool) -> Frame:
         """What is new for the client, after a chunk was recognised or the end was found; UserError if that failed."""
         self._chunks += recognised
+        # What is recognised after the last complete chunk was completed by the end.
+        came = self._complete.popleft() if recognised and self._complete else self._ended or 0.0
         settled, still_open = self.stream.text.take()
         self.done = self.stream.finished
         if self.done:
@@ -89,7 +109,7 @@ class Track:
         gone = withdrawn_words(self._open, settled + still_open)
         used = self.stream.seconds
         if not self.done:
-            used = min(used, self._seconds_needed(self._chunks))
+            used = min(used, self._samples_needed(self._chunks) / SAMPLING_RATE)
         message: dict[str, object] = {
             "type": "text",
             "system": self.system,
@@ -97,7 +117,7 @@ class Track:
             "stable": [word_json(word) for word in settled],
             "open": [word_json(word) for word in still_open],
             "withdrawn": [withdrawn_json(each, self._settled) for each in gone],
-            "delay": round(time.monotonic() - self._came, 4),
+            "delay": round(time.monotonic() - came, 4),
             "final": self.done,
         }
         self._settled += len(settled)
@@ -105,12 +125,14 @@ class Track:
         if self._watch is not None:
             message["readings"] = [dispute_json(dispute) for dispute in self._watch.take()]
             self._watch.settled = self._settled
+        if not self.done and self._ended is None:
+            self.prepare()
         return Frame(Kind.UPDATE, 0, used, json.dumps(message, ensure_ascii=False).encode())
 
-    def _seconds_needed(self, chunks: int) -> float:
+    def _samples_needed(self, chunks: int) -> int:
         """Audio that must have come before so many chunks can be there."""
         encoder = self.recogniser.encoder
-        return encoder.framing.seconds_heard(chunks * encoder.size)
+        return encoder.framing.samples_heard(chunks * encoder.size)
 
     def _flush(self) -> None:
         if self._waiting:
@@ -134,7 +156,7 @@ class Engine:
     @property
     def busy(self) -> bool:
         """Whether a round would do something."""
-        return any(True for _ in self._ready())
+        return any(track.waits for tracks in self._tracks.values() for track in tracks)
 
     def handle(self, frame: Frame) -> None:
         """Take a frame; audio of streams that are not there any more is dropped."""
@@ -143,18 +165,22 @@ class Engine:
             self._tracks[frame.stream] = [Track(each, n, watched) for n, each in enumerate(self._recognisers)]
         elif frame.kind is Kind.CLOSE:
             self._tracks.pop(frame.stream, None)
-        elif frame.stream in self._tracks:
-            try:
-                for track in self._tracks[frame.stream]:
-                    if frame.kind is Kind.END:
-                        track.end(frame.number)
-                    else:
-                        track.add(np.frombuffer(frame.payload, dtype="<i2"), frame.number)
-            except UserError as error:
-                self._fail(frame.stream, error)
+        elif frame.kind is Kind.END:
+            for track in self._tracks.get(frame.stream, []):
+                track.end(frame.number)
+        else:
+            samples = np.frombuffer(frame.payload, dtype="<i2")
+            for track in self._tracks.get(frame.stream, []):
+                track.add(samples, frame.number)
 
     def round(self) -> None:
         """Take one chunk of every stream that has one."""
+        for number, tracks in list(self._tracks.items()):
+            try:
+                for track in tracks:
+                    track.prepare()
+            except UserError as error:
+                self._fail(number, error)
         for system, recogniser in enumerate(self._recognisers):
             ready = [(stream, track) for stream, track in self._ready() if track.system == system]
             stepped = [track.stream for _, track in ready if track.stream.is_ready]

@@ -1,7 +1,6 @@
 """What the two processes of the server say to each other, as bytes: a kind, a stream, a number, a payload."""
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -52,15 +51,17 @@ class FrameReader:
     def __init__(self) -> None:
         self._rest = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes) -> list[Frame]:
         """Frames that are complete with `data`."""
         self._rest += data
+        frames: list[Frame] = []
         start = 0
         while len(self._rest) - start >= HEADER.size:
             kind, stream, number, size = HEADER.unpack_from(self._rest, start)
             end = start + HEADER.size + size
             if len(self._rest) < end:
                 break
-            yield Frame(Kind(kind), stream, number, bytes(self._rest[start + HEADER.size : end]))
+            frames.append(Frame(Kind(kind), stream, number, bytes(self._rest[start + HEADER.size : end])))
             start = end
         del self._rest[:start]
+        return frames

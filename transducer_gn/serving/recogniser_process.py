@@ -6,13 +6,16 @@ import itertools
 import json
 import socket
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.serving.frames import Frame, FrameReader, Kind
 from transducer_gn.serving.worker import WorkerConfig
+
+# Bytes on their way to the process before streams have to wait: those of clients that come, send something and go again
+# are limited by nothing else.
+MOST_WAITING = 1 << 21
 
 # Told what the recogniser says about a stream.
 Listener = Callable[[Frame], None]
@@ -23,6 +26,7 @@ class RecogniserProcess:
 
     Attributes:
         systems: what clients are told about each system
+        window: seconds of audio that a stream is given before something of it is used up: a chunk, and the next one
         ended: done once the process is gone
     """
 
@@ -31,6 +35,7 @@ class RecogniserProcess:
         self._numbers = itertools.count(1)
         self._listeners: dict[int, Listener] = {}
         self.systems: list[dict[str, Any]] = []
+        self.window = 0.0
         self.ended: asyncio.Task[None]
 
     async def start(self) -> None:
@@ -46,16 +51,19 @@ class RecogniserProcess:
                 pass_fds=[theirs.fileno()],
             )
         self._reader, self._writer = await asyncio.open_connection(sock=ours)
+        self._writer.transport.set_write_buffer_limits(MOST_WAITING)
         frames = FrameReader()
         first = None
         while first is None:
             data = await self._reader.read(1 << 16)
             if not data:
                 raise UserError("the recogniser's process ended while it was loading; see what it wrote above")
-            first = next(frames.feed(data), None)
+            first = next(iter(frames.feed(data)), None)
         if first.kind is not Kind.READY:
             raise UserError(first.payload.decode())
         self.systems = json.loads(first.payload)
+        needed = max(system.pop("seconds_needed") for system in self.systems)
+        self.window = needed + max(system["chunk_seconds"] for system in self.systems)
         self.ended = asyncio.create_task(self._listen(frames))
 
     def open(self, listener: Listener, readings: bool) -> int:
@@ -65,13 +73,19 @@ class RecogniserProcess:
         self._write(Frame(Kind.OPEN, number, payload=b"1" if readings else b"0"))
         return number
 
-    def audio(self, stream: int, samples: bytes) -> None:
-        """Hand over 16-bit samples that have just come."""
-        self._write(Frame(Kind.AUDIO, stream, time.monotonic(), samples))
+    def audio(self, stream: int, came: float, samples: bytes) -> None:
+        """Hand over 16-bit samples, and when they came."""
+        self._write(Frame(Kind.AUDIO, stream, came, samples))
 
-    def end(self, stream: int) -> None:
-        """Say that a stream's audio has ended."""
-        self._write(Frame(Kind.END, stream, time.monotonic()))
+    async def drained(self) -> None:
+        """Wait while too much is on its way to the process already."""
+        # Without the process there is nothing to wait for: `ended` says so to everybody.
+        with contextlib.suppress(ConnectionError):
+            await self._writer.drain()
+
+    def end(self, stream: int, came: float) -> None:
+        """Say that a stream's audio has ended, and when that was said."""
+        self._write(Frame(Kind.END, stream, came))
 
     def close(self, stream: int) -> None:
         """Forget a stream."""
@@ -79,7 +93,10 @@ class RecogniserProcess:
             self._write(Frame(Kind.CLOSE, stream))
 
     async def stop(self) -> None:
-        """End the process."""
+        """End the process: at once if it is still loading, which nobody waits for, else once it has done its round."""
+        if hasattr(self, "_process") and not self.systems:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
         if hasattr(self, "_writer"):
             self._writer.close()
             with contextlib.suppress(ConnectionError):
@@ -92,7 +109,6 @@ class RecogniserProcess:
                 await self._process.wait()
 
     def _write(self, frame: Frame) -> None:
-        # Not waited for: how much may be under way is limited by each stream's own limit.
         self._writer.write(frame.encode())
 
     async def _listen(self, frames: FrameReader) -> None:

@@ -20,7 +20,7 @@ from transducer_gn.serving.access import Gate, allowed_origins, refused_headers
 from transducer_gn.serving.outbox import Refusal
 from transducer_gn.serving.pages import Pages, Sentence, answer
 from transducer_gn.serving.recogniser_process import RecogniserProcess
-from transducer_gn.serving.session import Session, refuse, sent
+from transducer_gn.serving.session import Session, refuse
 from transducer_gn.serving.worker import WorkerConfig
 
 PROTOCOL = 1
@@ -28,6 +28,8 @@ STREAM_PATH = "/stream"
 # Seconds to say what is wanted, and seconds to answer to a closing.
 OPEN_SECONDS = 5.0
 CLOSE_SECONDS = 5.0
+# Seconds for streams to tell their clients that they are ended.
+TELL_SECONDS = 1.0
 # Connections that wait to be let in, or turned away.
 BACKLOG = 512
 # Files besides connections: standard ones, libraries, the socket to the recogniser.
@@ -69,6 +71,9 @@ class LiveServer:
             if starting.done():
                 await starting
                 await self._serve()
+            else:
+                starting.cancel()
+                await asyncio.wait([starting])
         finally:
             await self._recogniser.stop()
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -90,9 +95,7 @@ class LiveServer:
             if not self._recogniser.ended.done():
                 await self._drain()
             elif not self._asked_to_end.is_set():
-                for session in list(self._sessions):
-                    session.refuse(Refusal("failed", "the recogniser has ended", 1011))
-                await asyncio.sleep(0)
+                await self._end_streams(Refusal("failed", "the recogniser has ended", 1011))
                 raise UserError("the recogniser's process ended; see what it wrote above, and start the server again")
 
     async def _listen(self) -> Server:
@@ -146,8 +149,7 @@ class LiveServer:
         session = Session(connection, self._recogniser, limits, query.get("readings") == ["1"])
         self._sessions.add(session)
         try:
-            await sent(connection, json.dumps(self._greeting()), limits.idle)
-            refusal = await session.run()
+            refusal = await session.run(json.dumps(self._greeting()))
         finally:
             # Before the closing, for which a client may take its time: its place is free.
             self._sessions.discard(session)
@@ -173,12 +175,19 @@ class LiveServer:
             loop.add_signal_handler(number, again.set)
         if self._sessions:
             logging.getLogger(__name__).warning("ending once %d streams have finished", len(self._sessions))
-        while self._sessions and loop.time() < end and not again.is_set():
+        while self._sessions and loop.time() < end and not (again.is_set() or self._recogniser.ended.done()):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(again.wait(), 0.05)
+        await self._end_streams(
+            Refusal("ending", "the server has ended; it waits no longer for the stream to finish", 1001)
+        )
+
+    async def _end_streams(self, refusal: Refusal) -> None:
+        """Tell all streams why they end, and give them a moment to say it to their clients."""
         for session in list(self._sessions):
-            session.refuse(Refusal("ending", "the server has ended; it waits no longer for the stream to finish", 1001))
-        while self._sessions and loop.time() < end + 1:
+            session.refuse(refusal)
+        end = asyncio.get_running_loop().time() + TELL_SECONDS
+        while self._sessions and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(0.01)
 
 

@@ -69,7 +69,8 @@ def serve_socket(connection: socket.socket, config: WorkerConfig) -> None:
             require(
                 config.ahead > wanted, "--ahead", f"must be more than the {wanted:.2f} s that a chunk of {path} takes"
             )
-            about.append({"name": system_name(Path(path), system.name), "alpha": system.alpha, "chunk_seconds": chunk})
+            name = system_name(Path(path), system.name)
+            about.append({"name": name, "alpha": system.alpha, "chunk_seconds": chunk, "seconds_needed": wanted})
     except UserError as error:
         send(Frame(Kind.FAILED, payload=str(error).encode()))
         return

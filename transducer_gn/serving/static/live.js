@@ -74,8 +74,9 @@ class Stream {
   }
 }
 
-async function listen(source, what, spans = {}) {
+async function listen(source, what, control, spans = {}) {
   if (running) await stop();
+  pressed(control === controls.microphone);
   const stream = new Stream(spans);
   running = stream;
   controls.stop.disabled = false;
@@ -94,8 +95,10 @@ async function listen(source, what, spans = {}) {
   // The source goes on until it is told that nobody listens.
   if (stream.stop) await stream.stop();
   if (running === stream) running = null;
+  // A button that is switched off loses the keyboard's focus.
+  if (running === null && document.activeElement === controls.stop) control.focus();
   controls.stop.disabled = running === null;
-  pressed(false);
+  if (running === null) pressed(false);
   say(problem ?? "Done.", Boolean(problem));
 }
 
@@ -128,13 +131,10 @@ function saidText(text) {
 
 controls.microphone.onclick = async () => {
   if (controls.microphone.getAttribute("aria-pressed") === "true") return stop();
-  pressed(true);
   saidText(null);
-  if (!navigator.mediaDevices) {
-    pressed(false);
-    return say("Browsers give the microphone only to pages of this machine or over https.", true);
-  }
-  return listen((give, end) => microphone(RATE, give, end), "Listening to the microphone.");
+  if (!navigator.mediaDevices) return say("Browsers give the microphone only to pages of this machine or over https.", true);
+  const source = (give, end) => microphone(RATE, give, end);
+  return listen(source, "Listening to the microphone.", controls.microphone);
 };
 
 controls.file.onchange = async () => {
@@ -143,15 +143,18 @@ controls.file.onchange = async () => {
   controls.file.value = "";
   saidText(null);
   const data = await file.arrayBuffer();
-  await listen((give, end) => recording(data, RATE, $("aloud").checked, give, end), `Listening to ${file.name}.`);
+  const source = (give, end) => recording(data, RATE, $("aloud").checked, give, end);
+  await listen(source, `Listening to ${file.name}.`, controls.file);
 };
 
 controls.play.onclick = async () => {
   const sentence = sentences[$("sentence").value];
   saidText(sentence.text);
-  const data = await (await fetch(sentence.audio)).arrayBuffer();
-  const source = (give, end) => recording(data, RATE, $("aloud").checked, give, end);
-  await listen(source, `Listening to ${sentence.name}.`, sentence.spans);
+  const source = async (give, end) => {
+    const data = await (await fetch(sentence.audio)).arrayBuffer();
+    return recording(data, RATE, $("aloud").checked, give, end);
+  };
+  await listen(source, `Listening to ${sentence.name}.`, controls.play, sentence.spans);
 };
 
 controls.stop.onclick = stop;

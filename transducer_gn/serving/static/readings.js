@@ -1,7 +1,7 @@
 // The picture of competing readings: the share of the beam's weight of each word where hypotheses disagree, over time.
 
 const SVG = "http://www.w3.org/2000/svg";
-const LEFT = 34;
+const LEFT = 46;
 const BOTTOM = 22;
 const TOP = 8;
 const RIGHT = 8;
@@ -42,10 +42,11 @@ export class Readings {
     this.draw();
   }
 
-  // What the last dispute came to, in words.
+  // What the last dispute of several words came to, in words.
   standing() {
-    const newest = Math.max(...[...this.lines.values()].map((line) => line.points.at(-1)[0]));
-    const now = [...this.lines.values()].filter((line) => line.most > SMALL && line.points.at(-1)[0] > newest - 0.001);
+    const disputes = [...this.byPlace().values()].filter((lines) => lines.length > 1).flat();
+    const newest = Math.max(...disputes.map((line) => line.points.at(-1)[0]));
+    const now = disputes.filter((line) => line.points.at(-1)[0] > newest - 0.001);
     now.sort((a, b) => b.points.at(-1)[1] - a.points.at(-1)[1]);
     return now.map((line) => `${line.word} ${Math.round(100 * line.points.at(-1)[1])} %`).join("  ·  ");
   }
@@ -77,16 +78,21 @@ export class Readings {
     this.svg.setAttribute("aria-label", `Weight of competing readings over time. ${this.standing()}`);
   }
 
-  drawLines(x, y, from) {
-    const made = [];
-    const names = [];
+  // The lines that are worth showing, together if they are about the same word.
+  byPlace() {
     const places = new Map();
     for (const line of this.lines.values()) {
       if (line.most <= SMALL) continue;
       if (!places.has(line.place)) places.set(line.place, []);
       places.get(line.place).push(line);
     }
-    for (const lines of places.values()) {
+    return places;
+  }
+
+  drawLines(x, y, from) {
+    const made = [];
+    const names = [];
+    for (const lines of this.byPlace().values()) {
       const competing = lines.length > 1;
       lines.slice(0, 4).forEach((line, index) => {
         const kind = competing ? `r${index}` : "faint";
