@@ -14,6 +14,7 @@ import pytest
 from scripts import REPOSITORY
 
 from transducer_gn.commands.jobs import Job, JobRunner, Stopped
+from transducer_gn.common import threads
 from transducer_gn.common.errors import UserError
 
 
@@ -77,6 +78,21 @@ def test_output_bears_the_name_and_jobs_have_their_threads(capfd):
         runner.finish()
     lines = capfd.readouterr().out.splitlines()
     assert sorted(lines) == ["[first] 3", "[first] bad", "[second] 5", "[second] bad"]
+
+
+@pytest.mark.parametrize(("alone", "number", "user", "bound"), [(1, 3, 0, 1), (0, 3, 0, 0), (1, 2, 0, 0), (1, 3, 1, 0)])
+def test_threads_of_a_job_on_all_cores_wait_as_those_of_training_do(monkeypatch, capfd, alone, number, user, bound):
+    monkeypatch.setattr("transducer_gn.commands.jobs.default_jobs", lambda: 3)
+    for name in (*threads.SETTINGS, *threads.OTHERS):
+        monkeypatch.delenv(name, raising=False)
+    if user:
+        monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    runner = JobRunner(2)
+    with runner.listening():
+        code = "import os; print(os.environ.get('OMP_PROC_BIND'), os.environ['OMP_NUM_THREADS'])"
+        runner.start(Job("job", python(code), alone=bool(alone), threads=number))
+        runner.finish()
+    assert capfd.readouterr().out == f"[job] {'true' if bound else None} {number}\n"
 
 
 def test_after_a_failure_nothing_is_started_and_what_runs_may_finish(tmp_path):

@@ -18,6 +18,7 @@ from typing import IO, Protocol
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.processes import default_jobs
+from transducer_gn.common.threads import SETTINGS, decided
 
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -170,6 +171,9 @@ class JobRunner:
         environment = dict(os.environ)
         if job.threads is not None:
             environment["OMP_NUM_THREADS"] = str(job.threads)
+            # To the job this number is a decision, after which it leaves the rest alone; here nobody has decided.
+            if job.alone and 1 < job.threads == default_jobs() and not decided(os.environ):
+                environment |= SETTINGS
         # A session of its own: Ctrl-C reaches this process only, which then tells the job.
         process = subprocess.Popen(
             [program, *arguments],
