@@ -11,6 +11,7 @@ import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log
 
 import torch
 from torch import Tensor
@@ -26,7 +27,8 @@ WINDOW = 3
 WINDOW_POINTS = 24
 
 
-# What is asked of a prefix at a frame: raw weights of the blank and of the best token, and the log-sum of all weights.
+# What is asked of a prefix at a frame: raw weights of the blank and of the best token, and the log-sum of all weights,
+# NaN if one of them is NaN or infinitely large or all are -inf.
 Point = tuple[float, float, float]
 # (-promise, row of the hypothesis, token, its raw weight): the most promising come first, and ties as they should.
 Extension = tuple[float, int, int, float]
@@ -55,11 +57,13 @@ class Window:
         if not new:
             return
         logits = self._joiner(self._frames[:, frame:], self._store.gather(new)[:, None])
-        blanks, tokens = logits[..., BLANK].tolist(), logits[..., BLANK + 1 :].amax(-1).tolist()
+        blanks, tokens = logits.select(-1, BLANK).tolist(), logits[:, :, BLANK + 1 :].amax(-1).tolist()
+        # The largest of all weights as a share of their sum, at least 1 / V, has a logarithm that is quickly taken.
         shares = logits.softmax(-1).amax(-1).tolist()
         for row, (prefix, *numbers) in enumerate(zip(new, blanks, tokens, shares, strict=True)):
             points = [
-                (blank, token, _log_sum(blank, token, share)) for blank, token, share in zip(*numbers, strict=True)
+                (blank, token, (token if token > blank else blank) - log(share))
+                for blank, token, share in zip(*numbers, strict=True)
             ]
             self._points[prefix] = frame, points, logits, row
 
@@ -166,10 +170,13 @@ class SearchAlone:
     def _finish(self, hypotheses: Hypotheses, points: list[Point], finished: Finished) -> None:
         """Let hypotheses take their blanks; those that an earlier round has finished too are merged with it."""
         after = self._after_blank(hypotheses.scores, points)
+        ranks = _single(after)
+        if not finished.prefixes and all(rank > -math.inf for rank in ranks):
+            finished.scores, finished.ranks = after, ranks
+            finished.prefixes, finished.times = list(hypotheses.prefixes), list(hypotheses.times)
+            return
         places = {prefix: place for place, prefix in enumerate(finished.prefixes)}
-        for score, rank, prefix, times in zip(
-            after, _single(after), hypotheses.prefixes, hypotheses.times, strict=True
-        ):
+        for score, rank, prefix, times in zip(after, ranks, hypotheses.prefixes, hypotheses.times, strict=True):
             if not rank > -math.inf:
                 continue
             place = places.get(prefix)
@@ -218,23 +225,11 @@ class SearchAlone:
 
 def _checked(beam: Beam, points: list[Point]) -> list[Point]:
     """Points of which those without any weight count as normalised; marks a beam at which a weight is no number."""
-    if math.isfinite(sum(log_sum for _, _, log_sum in points)):
+    if not math.isnan(sum(log_sum for _, _, log_sum in points)):
         return points
-    beam.faulty |= any(math.isnan(log_sum) for _, _, log_sum in points)
-    return [(*weights, 0.0 if log_sum == -math.inf else log_sum) for *weights, log_sum in points]
-
-
-def _log_sum(blank: float, token: float, share: float) -> float:
-    """The log-sum of the weights of a point; NaN if one of them is NaN or infinitely large.
-
-    Args:
-        blank: weight of the blank
-        token: largest weight of a token
-        share: the largest of all weights as a share of their sum: at least 1 / V, unless this is 0 or no number
-    """
-    if math.isnan(share):
-        return -math.inf if blank == token == -math.inf else math.nan
-    return max(blank, token) - math.log(share)
+    checked = [(blank, token, 0.0 if blank == token == -math.inf else log_sum) for blank, token, log_sum in points]
+    beam.faulty |= any(math.isnan(log_sum) for _, _, log_sum in checked)
+    return checked
 
 
 def _single(values: list[float]) -> list[float]:
