@@ -24,9 +24,9 @@ class FrontEndConfig:
         right: milliseconds after a chunk's end that its vectors see, and by which everything is known later
         left_chunks: chunks of history that the pretrained encoder's attention sees; null for all
         stack: vectors of 20 ms that make up one encoder frame
-        freeze: keep the pretrained encoder as it is, on vectors that prepare.sh has computed once; false trains it
-            along, from audio, at optimiser.front_end_lr. A branch may go from true to false, and back on features of
-            the encoder as it was trained (prepare.sh --front-end-file takes the checkpoint)
+        freeze: keep the pretrained encoder as it is, on vectors that prepare.sh has computed once; false trains all
+            of it but its convolutions along, from audio, at optimiser.front_end_lr. A branch may go from true to false,
+            and back on features of the encoder as it was trained (prepare.sh --front-end-file takes the checkpoint)
     """
 
     kind: Literal["filter-banks", "moonshine-tiny"] = "filter-banks"

@@ -90,7 +90,11 @@ class MoonshineFeatures(nn.Module):
     def __init__(self, encoder: MoonshineEncoder, config: FrontEndConfig) -> None:
         """Make a front end of a pretrained encoder by its settings: layers, chunk and context."""
         super().__init__()
-        self.encoder = encoder.requires_grad_(not config.freeze)
+        self.encoder = encoder.requires_grad_(False)
+        if not config.freeze:
+            # The convolutions see no more than 56 ms: they have nothing to learn about streams, and cost a third.
+            encoder.layers.requires_grad_(True)
+            encoder.output_norm.requires_grad_(True)
         self.layers = encoder.chosen_layers(config.layers)
         self.standardisation = Standardisation(encoder.shape.dim * len(self.layers))
         self.context = context_of(config)

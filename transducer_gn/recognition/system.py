@@ -283,7 +283,9 @@ def read_parameters(folder: Path, choice: SystemConfig) -> tuple[str, Checkpoint
     earlier = None
     # From the very beginning there is nothing to take away, unless the average began anew when alpha had moved.
     if choice.avg < epoch or checkpoint.average["start"] > 0:
-        earlier = load_checkpoint(inherited_epoch_path(folder, epoch - choice.avg)).average
+        before = load_checkpoint(inherited_epoch_path(folder, epoch - choice.avg))
+        # What was frozen until then is its own average.
+        earlier = {**before.average, "parameters": before.model | before.average["parameters"]}
     model = checkpoint.model | average_between(earlier, checkpoint.average)
     return f"epoch-{epoch}-avg-{choice.avg}", replace(checkpoint, model=model)
 
