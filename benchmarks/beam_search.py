@@ -10,6 +10,9 @@ regulariser to keep their log-sums near 0.
 
   beam4_over_greedy, beam10_over_greedy, beam50_over_greedy
       batched beam search over batched greedy search
+  beam10_over_greedy_multiplications
+      how many more multiplications a beam of 10 takes than greedy search takes at least (one point for each label, one
+      step of the predictor for each token): counted, not timed
   python_over_beam10
       time-synchronous search per utterance and hypothesis, with a predictor cache (plain_search.py), over ours, beam 10
   python_same_rules_over_beam10
@@ -27,7 +30,7 @@ regulariser to keep their log-sums near 0.
       points it evaluates, LSTM gates, outputs and projections of the prefixes it creates, in the same batches and the
       same order
   beam10_over_packed_matmul
-      the same by packed weights, without those products that ours has at hand
+      the same by packed weights, without those products that ours has at hand or folded
 """
 
 import argparse
@@ -103,18 +106,46 @@ class CountingPredictor:
         return self._step(tokens, state)
 
 
+def multiplications(setting: Setting, calls: list[tuple[str, int]]) -> dict[str, float]:
+    """Multiplications per frame and utterance, in millions: of the given calls, and the least for greedy search."""
+    frames = setting.lengths.sum().item()
+    rows = {name: sum(count for kind, count in calls if kind == name) / frames for name in ("joiner", "predictor")}
+    tokens = sum(len(own[0]) for own in setting.greedy()) / frames
+    joiner = setting.model.joiner
+    parts = predictor_weights(setting, folded=True)
+    costs = {"joiner": joiner.output_weight.numel(), "predictor": sum(part.numel() for part in parts)}
+    frame = joiner.encoder_projection.weight.value.numel()
+
+    def millions(of: dict[str, float]) -> float:
+        return (frame + sum(costs[name] * count for name, count in of.items())) / 1e6
+
+    return {"greedy": millions({"joiner": 1 + tokens, "predictor": tokens}), "beam10": millions(rows)}
+
+
+def predictor_weights(setting: Setting, folded: bool) -> list[Tensor]:
+    """What a step of the predictor multiplies by, the joiner's projection included.
+
+    Args:
+        setting: what is searched
+        folded: without the embedding's share of the first gates, which ours has at hand, and with one matrix for the
+            output layer and the projection
+    """
+    predictor = setting.model.predictor.predictor
+    layers = [weight for layer in predictor.lstm.layers for weight in (layer.input_weight, layer.state_weight)]
+    layers += [predictor.output.weight, setting.model.joiner.predictor_projection.weight]
+    return [layer().detach() for layer in (layers[1:-1] if folded else layers)]
+
+
 def products_alone(setting: Setting, calls: list[tuple[str, int]], packed: bool) -> Callable[[], None]:
     """A function that makes the matrix products of the given calls, in their order, and does nothing else.
 
     Args:
         setting: what is searched
         calls: of joiner and predictor, with their numbers of rows
-        packed: by packed weights, without the first product of the predictor, which ours has at hand
+        packed: by packed weights, folded
     """
-    joiner, predictor = setting.model.joiner, setting.model.predictor.predictor
-    layers = [weight for layer in predictor.lstm.layers for weight in (layer.input_weight, layer.state_weight)]
-    layers += [predictor.output.weight, joiner.predictor_projection.weight]
-    weights = {"joiner": [joiner.output_weight], "predictor": [layer() for layer in layers[1 if packed else 0 :]]}
+    joiner = setting.model.joiner
+    weights = {"joiner": [joiner.output_weight], "predictor": predictor_weights(setting, folded=packed)}
     kind = PackedWeight if packed else PlainWeight
     multiplied = {
         name: [(weight.shape[1], kind(weight.detach())) for weight in parts] for name, parts in weights.items()
@@ -205,6 +236,8 @@ def main_ratios(repeats: int, plain_utterances: int) -> dict:
         same = [ours[0] == theirs[0] for ours, theirs in zip(found, plain, strict=False)]
         agreeing[name] = sum(same) / len(same)
     ratios = {f"beam{beam}_over_greedy": seconds[f"beam{beam}"] / seconds["greedy"] for beam in (4, 10, 50)}
+    counted = multiplications(setting, calls)
+    ratios["beam10_over_greedy_multiplications"] = counted["beam10"] / counted["greedy"]
     ratios |= {f"{name}_over_beam10": seconds[name] / seconds["beam10"] for name in agreeing}
     ratios |= {f"beam10_over_{name}": seconds["beam10"] / seconds[name] for name in ("matmul", "packed_matmul")}
     for size in (1, batch):
@@ -216,6 +249,7 @@ def main_ratios(repeats: int, plain_utterances: int) -> dict:
         "seconds_per_utterance": seconds,
         "tokens_per_frame": sum(len(sequences[0]) for sequences in found) / setting.lengths.sum().item(),
         "share_with_the_same_best": agreeing,
+        "million_multiplications_per_frame": counted,
         "per_frame_and_utterance": {
             f"rows of the {name}": sum(count for kind, count in calls if kind == name) / setting.lengths.sum().item()
             for name in ("joiner", "predictor")

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from transducer_gn.config import PredictorConfig
+from transducer_gn.model.constants import FoldedReader, QuickLstmPredictor, make_folded
 from transducer_gn.model.joiner import Joiner
 from transducer_gn.model.predictor import LstmPredictor, State, build_predictor, prepend_blank
 
@@ -86,6 +87,24 @@ class PlantedPredictor(nn.Module):
     def unroll_tree(self, parents: Tensor, tokens: Tensor, depths: Tensor) -> Tensor:
         """See `Predictor.unroll_tree`."""
         return self.predictor.unroll_tree(parents, tokens, depths) + self.answers[tokens]
+
+
+class PlantedReader(FoldedReader):
+    """A planted predictor with the joiner's projection [J, D] folded in, as a plain LSTM's would be."""
+
+    def __init__(self, predictor: PlantedPredictor, projection: Tensor) -> None:
+        super().__init__(QuickLstmPredictor(predictor.predictor), projection)
+        self._answers = functional.linear(predictor.answers, projection)
+
+    def read(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """See `FoldedReader.read`."""
+        outputs, after = super().read(tokens, state)
+        return outputs.add_(self._answers.index_select(0, tokens)), after
+
+
+@make_folded.register
+def _(predictor: PlantedPredictor, projection: Tensor) -> FoldedReader:
+    return PlantedReader(predictor, projection)
 
 
 class PlantedEncoder(nn.Module):

@@ -8,9 +8,9 @@ import torch
 from small_models import shaken
 
 from transducer_gn.config import PredictorConfig
-from transducer_gn.model.constants import constant
+from transducer_gn.model.constants import constant, folded
 from transducer_gn.model.joiner import Joiner
-from transducer_gn.model.predictor import build_predictor
+from transducer_gn.model.predictor import LstmPredictor, build_predictor
 
 
 @pytest.mark.parametrize("kind", ["lstm", "finite-state"])
@@ -85,3 +85,53 @@ def test_a_kept_copy_goes_with_its_module():
     del predictor
     gc.collect()
     assert gone() is None
+
+
+def small_pair(dtype=torch.float32):
+    """An LSTM predictor and a joiner."""
+    torch.manual_seed(0)
+    config = PredictorConfig(kind="lstm", embedding_dim=6, dim=8, layers=2)
+    return tuple(shaken(part, 0.3).to(dtype) for part in (build_predictor(config, 9), Joiner(5, 8, 7, 9)))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
+@torch.no_grad()
+def test_a_folded_reader_says_what_predictor_and_projection_say(dtype, tolerance):
+    predictor, joiner = small_pair(dtype)
+    reader = folded(predictor, joiner)
+    states = predictor.initial_state(3), reader.initial_state(3)
+    for tokens in torch.tensor([[0, 0, 0], [1, 8, 3], [8, 8, 1]]):
+        output, before = predictor.step(tokens, states[0])
+        found, after = reader.read(tokens, states[1])
+        states = before, after
+        torch.testing.assert_close(found, joiner.project_predictor(output), rtol=tolerance, atol=tolerance)
+        for own, other in zip(after, before, strict=True):
+            torch.testing.assert_close(own, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("changed", ["predictor", "joiner", "another predictor"])
+@torch.no_grad()
+def test_a_folded_reader_is_kept_until_either_part_changes(changed):
+    predictor, joiner = small_pair()
+    kept = folded(predictor, joiner)
+    assert folded(predictor, joiner) is kept
+    if changed == "predictor":
+        predictor.output.bias.value += 1
+    elif changed == "joiner":
+        joiner.predictor_projection.weight.log_scale += 0.5
+    else:
+        predictor = shaken(build_predictor(PredictorConfig(kind="lstm", embedding_dim=6, dim=8, layers=2), 9), 0.3)
+    tokens = torch.tensor([1, 5])
+    wanted = joiner.project_predictor(predictor.step(tokens, predictor.initial_state(2))[0])
+    found, _ = folded(predictor, joiner).read(tokens, kept.initial_state(2))
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_only_what_is_known_to_end_in_a_linear_layer_is_folded():
+    class Other(LstmPredictor):
+        """May say anything."""
+
+    _, joiner = small_pair()
+    assert folded(Other(9, 6, 8, 1), joiner) is None
+    assert folded(build_predictor(PredictorConfig(kind="finite-state", dim=8, context=2), 9), joiner) is None
+    assert folded(object(), joiner) is None and folded(Other(9, 6, 8, 1), object()) is None

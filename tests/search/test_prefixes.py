@@ -6,7 +6,7 @@ import torch
 from search_oracles import random_frames, random_model
 
 from transducer_gn.search.beam import BeamSearch, advance_over, beam_search
-from transducer_gn.search.prefixes import FIRST_ROWS, NO_ROW, PrefixStore
+from transducer_gn.search.prefixes import FIRST_ROWS, NO_ROW, PrefixStore, Reader
 
 
 class Holder:
@@ -19,7 +19,7 @@ class Holder:
 @torch.no_grad()
 def test_outputs_are_those_of_whole_sequences_however_many_there_are():
     model = random_model(2, "lstm", vocabulary=4)
-    store = PrefixStore(model.predictor, model.joiner)
+    store = PrefixStore(Reader(model.predictor, model.joiner))
     level = [store.root()]
     for _ in range(4):
         level = [prefix.extend(token) for prefix in level for token in (1, 2, 3)]
@@ -33,7 +33,7 @@ def test_outputs_are_those_of_whole_sequences_however_many_there_are():
 @torch.no_grad()
 def test_what_is_held_stays_and_what_is_not_goes_oldest_first():
     model = random_model(2, "lstm", vocabulary=4)
-    store = PrefixStore(model.predictor, model.joiner)
+    store = PrefixStore(Reader(model.predictor, model.joiner))
     root = store.root()
     chain = [root.extend(1)]
     store.read(chain)

@@ -7,14 +7,16 @@ nothing of later changes, and no gradient flows through it. There are three kind
     exact    gives the same numbers as the module on a CPU, digit for digit: where this scales the rows that it
              multiplies instead of its weights, so does the copy. For training
     quick    multiplies all weights out and packs them (`transducer_gn.model.packed`), and has the share of each token
-             in the first gates of an LSTM at hand, a third of what a step multiplies. For recognition on a CPU
+             in the first gates of an LSTM at hand, a third of what a step multiplies; `folded` makes one matrix of
+             an LSTM's output layer and the joiner's projection. For recognition on a CPU
     fused    multiplies all weights out and takes the fewest operations, the whole step of an LSTM in one call. For
              accelerators, where every launch has its price
 """
 
 import copy
-from functools import cached_property
-from typing import Literal, TypeVar, cast
+from collections.abc import Callable
+from functools import cached_property, singledispatch
+from typing import Generic, Literal, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -30,6 +32,7 @@ from transducer_gn.model.predictor import LstmPredictor, State
 from transducer_gn.model.scaled import ScaledTensor
 
 Module = TypeVar("Module")
+Made = TypeVar("Made")
 Kind = Literal["exact", "quick", "fused"]
 
 
@@ -146,18 +149,61 @@ class QuickLstmPredictor(nn.Module):
         first = self._layers[0]
         self._gates = functional.linear(predictor.embedding.weight(), first.weight, first.bias)
         assert predictor.output.bias is not None  # it is made with one
-        self._output = PackedWeight(predictor.output.weight(), predictor.output.bias())
+        self.output = predictor.output.weight(), predictor.output.bias()
+
+    @cached_property
+    def _output(self) -> PackedWeight:
+        return PackedWeight(*self.output)
 
     @full_precision
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """See `Predictor.step`."""
+        hidden, after = self.hidden(tokens, state)
+        return self._output.product(hidden), after
+
+    def hidden(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """What the output layer takes [n, H], and the state, after `tokens` [n]."""
         hiddens, cells = torch.empty_like(state[0]), torch.empty_like(state[1])
         gates = self._gates.index_select(0, tokens)
         for number, layer in enumerate(self._layers):
             if number > 0:
                 gates = layer.inputs.product(hiddens[:, number - 1])
             layer.step(gates, state[0][:, number], state[1][:, number], (hiddens[:, number], cells[:, number]))
-        return self._output.product(hiddens[:, -1]), (hiddens, cells)
+        return hiddens[:, -1], (hiddens, cells)
+
+
+class FoldedReader:
+    """A predictor whose output layer and the joiner's projection, with nothing between them, are one matrix.
+
+    Args:
+        predictor: reads tokens
+        projection: [J, D] weights of the joiner's projection
+    """
+
+    def __init__(self, predictor: QuickLstmPredictor, projection: Tensor) -> None:
+        self.initial_state = predictor.initial_state
+        self._hidden = predictor.hidden
+        exact, weight, bias = (part.cpu().double() for part in (projection, *predictor.output))
+        self._projected = PackedWeight((exact @ weight).to(projection), (exact @ bias).to(projection))
+
+    @full_precision
+    def read(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """From `tokens` [n] and the state before them to projected outputs [n, J] and the state after them."""
+        hidden, after = self._hidden(tokens, state)
+        return self._projected.product(hidden), after
+
+
+@singledispatch
+def make_folded(predictor: object, projection: Tensor) -> FoldedReader | None:
+    """A predictor with the joiner's projection [J, D] folded in; None for kinds of which nobody has said how."""
+    return None
+
+
+@make_folded.register
+def _(predictor: LstmPredictor, projection: Tensor) -> FoldedReader | None:
+    if type(predictor) is not LstmPredictor:
+        return None
+    return FoldedReader(QuickLstmPredictor(predictor), projection)
 
 
 class FusedLstm(nn.Module):
@@ -207,21 +253,37 @@ def constant(part: Module, kind: Kind) -> Module:
     with torch.no_grad():
         if kind != "quick":
             return cast(Module, _copy(part, kind))
-        kept = _kept.get(part)
-        tensors = [*part.parameters(), *part.buffers()]
-        if kept is None or not kept.is_of(tensors):
-            kept = _kept[part] = _Kept(_copy(part, kind), tensors)
-        return cast(Module, kept.copy)
+        return cast(Module, _keep(_kept, part, [part], lambda: _copy(part, kind)))
 
 
-class _Kept:
+def folded(predictor: object, joiner: object) -> FoldedReader | None:
+    """The quick copy of a predictor with a joiner's projection folded in, kept as others are; None if there is none."""
+    if not (isinstance(predictor, nn.Module) and isinstance(joiner, Joiner)):
+        return None
+    projection = joiner.predictor_projection
+    with torch.no_grad():
+        return _keep(_folded, projection, [predictor, projection], lambda: make_folded(predictor, projection.weight()))
+
+
+def _keep(
+    kept: "WeakKeyDictionary[nn.Module, _Kept[Made]]", key: nn.Module, parts: list[nn.Module], make: Callable[[], Made]
+) -> Made:
+    """What was made of some modules, made anew if torch knows of a change of their parameters since."""
+    tensors = [tensor for part in parts for tensor in (*part.parameters(), *part.buffers())]
+    entry = kept.get(key)
+    if entry is None or not entry.is_of(tensors):
+        entry = kept[key] = _Kept(make(), tensors)
+    return entry.made
+
+
+class _Kept(Generic[Made]):
     """A copy and the tensors that it was made of.
 
     These are held on to, so that no others can take their place in memory.
     """
 
-    def __init__(self, made: nn.Module, tensors: list[Tensor]) -> None:
-        self.copy = made
+    def __init__(self, made: Made, tensors: list[Tensor]) -> None:
+        self.made = made
         self._tensors = [tensor.detach() for tensor in tensors]
         self._versions = _versions(tensors)
 
@@ -236,7 +298,8 @@ def _versions(tensors: list[Tensor]) -> list[int]:
     return [0 if tensor.is_inference() else tensor._version for tensor in tensors]
 
 
-_kept: WeakKeyDictionary[nn.Module, _Kept] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[nn.Module, _Kept[nn.Module]] = WeakKeyDictionary()
+_folded: WeakKeyDictionary[nn.Module, _Kept[FoldedReader | None]] = WeakKeyDictionary()
 
 
 def _copy(part: nn.Module, kind: Kind) -> nn.Module:

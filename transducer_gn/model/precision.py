@@ -21,6 +21,8 @@ def full_precision(function: Callable[Parameters, Result]) -> Callable[Parameter
     @wraps(function)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         devices = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
+        if not devices:
+            return function(*args, **kwargs)
         with ExitStack() as stack:
             for device in devices:
                 stack.enter_context(torch.autocast(device, enabled=False))

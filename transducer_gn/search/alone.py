@@ -2,14 +2,16 @@
 
 There is little to multiply for one utterance, so that time goes to everything else. Scores are numbers of Python, and
 tensors are asked for no more than products, log-sums and the best of V labels. And at most frames no extension is
-promising enough: all hypotheses take the blank, and the predictor does not move. So the joiner weighs the points of a
-few frames in one call, which is in vain only for those after the next token. With many utterances at once there is
-enough to multiply at every single frame.
+promising enough: all hypotheses take the blank, and the predictor does not move. So the joiner weighs a prefix at a few
+frames in one call, those of the beam where a window of frames begins, and new ones from where they were emitted. With
+many utterances at once there is enough to multiply at every single frame.
 """
 
 import math
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log
 
 import torch
 from torch import Tensor
@@ -18,7 +20,6 @@ from transducer_gn.common.units import BLANK
 from transducer_gn.search.hypotheses import Beam, Finished, Times
 from transducer_gn.search.prefix import Prefix
 from transducer_gn.search.prefixes import PrefixStore, SearchedJoiner
-from transducer_gn.search.rounds import best_extensions
 from transducer_gn.search.rules import SearchRules
 
 # Frames, and points of hypotheses at them, that are weighed in one call.
@@ -26,28 +27,61 @@ WINDOW = 3
 WINDOW_POINTS = 24
 
 
-@dataclass(slots=True)
-class Points:
-    """The points of n hypotheses at one frame.
+# What is asked of a prefix at a frame: raw weights of the blank and of the best token, and the log-sum of all weights,
+# NaN if one of them is NaN or infinitely large or all are -inf.
+Point = tuple[float, float, float]
+# (-promise, row of the hypothesis, token, its raw weight): the most promising come first, and ties as they should.
+Extension = tuple[float, int, int, float]
 
-    Attributes:
-        logits: [n, V] raw weights of all arcs
-        log_sums: n times what they sum to
-        blanks: n raw weights of blanks
-        tokens: n times the largest raw weight of a token
+
+class Window:
+    """A few frames, and the points of all prefixes that were weighed at them so far.
+
+    Args:
+        joiner: weighs points
+        store: of the prefixes
+        frames: [W, J]
     """
 
-    logits: Tensor
-    log_sums: list[float]
-    blanks: list[float]
-    tokens: list[float]
+    def __init__(self, joiner: SearchedJoiner, store: PrefixStore, frames: Tensor) -> None:
+        self._joiner = joiner
+        self._store = store
+        self._frames = frames[None]
+        # Of each prefix, the points at all frames from the first that it was weighed at; the tensor of raw weights
+        # [n, w, V] that they are from, and the prefix's row there.
+        self._points: dict[Prefix, tuple[int, list[Point], Tensor, int]] = {}
 
-    def reordered(self, order: list[int]) -> "Points":
-        """The points of hypotheses in another order."""
-        if order == sorted(order):
-            return self
-        lists = ([values[i] for i in order] for values in (self.log_sums, self.blanks, self.tokens))
-        return Points(self.logits[order], *lists)
+    def weigh(self, prefixes: Sequence[Prefix], frame: int) -> None:
+        """See to it that prefixes, which have rows in the store, have points from a frame on."""
+        new = [prefix for prefix in prefixes if prefix not in self._points]
+        if not new:
+            return
+        logits = self._joiner(self._frames[:, frame:], self._store.gather(new)[:, None])
+        blanks, tokens = logits.select(-1, BLANK).tolist(), logits[:, :, BLANK + 1 :].amax(-1).tolist()
+        # The largest of all weights as a share of their sum, at least 1 / V, has a logarithm that is quickly taken.
+        shares = logits.softmax(-1).amax(-1).tolist()
+        for row, (prefix, *numbers) in enumerate(zip(new, blanks, tokens, shares, strict=True)):
+            points = [
+                (blank, token, (token if token > blank else blank) - log(share))
+                for blank, token, share in zip(*numbers, strict=True)
+            ]
+            self._points[prefix] = frame, points, logits, row
+
+    def at(self, frame: int, prefixes: Sequence[Prefix]) -> list[Point]:
+        """The points of prefixes at a frame."""
+        found = []
+        for prefix in prefixes:
+            first, points, _, _ = self._points[prefix]
+            found.append(points[frame - first])
+        return found
+
+    def logits(self, frame: int, prefixes: Sequence[Prefix]) -> Tensor:
+        """Raw weights [n, V] of prefixes at a frame."""
+        rows = []
+        for prefix in prefixes:
+            first, _, logits, row = self._points[prefix]
+            rows.append(logits[row, frame - first])
+        return torch.stack(rows)
 
 
 @dataclass(slots=True)
@@ -77,86 +111,72 @@ class SearchAlone:
 
     def advance(self, beam: Beam, frames: Tensor) -> None:
         """Take a beam over frames [T, J]."""
-        t = 0
-        while t < len(frames):
-            self._store.make_room()
-            count = max(1, min(WINDOW, WINDOW_POINTS // max(1, len(beam.prefixes))))
-            ahead = frames[t : t + count]
-            points = self._points(ahead[:, None], beam.prefixes)
-            order = list(range(len(beam.prefixes)))
-            for frame, own in zip(ahead.unbind(), points, strict=True):
-                t += 1
-                slots = self._pass(beam, own, order)
-                if slots is None:
-                    self._take(beam, frame, own.reordered(order))
-                    break
-                order = [order[slot] for slot in slots]
+        start, end = 0, frames.shape[0]
+        while start < end:
+            count = min(end - start, WINDOW, max(1, WINDOW_POINTS // max(1, len(beam.prefixes))))
+            window = Window(self._joiner, self._store, frames[start : start + count])
+            window.weigh(beam.prefixes, 0)
+            for frame in range(count):
+                self._store.make_room()
+                points = window.at(frame, beam.prefixes)
+                if not self._pass(beam, points):
+                    self._take(beam, window, frame, points)
+            start += count
 
-    def _points(self, frames: Tensor, prefixes: list[Prefix]) -> list[Points]:
-        """The points of prefixes at frames [W, 1, J]."""
-        logits = self._joiner(frames, self._store.gather(prefixes))
-        lists = (logits.logsumexp(-1), logits[:, :, BLANK], logits[:, :, 1:].amax(-1))
-        return [Points(*own) for own in zip(logits.unbind(), *(part.tolist() for part in lists), strict=True)]
-
-    def _pass(self, beam: Beam, points: Points, order: list[int]) -> list[int] | None:
-        """Take a beam over a frame if nothing can be emitted there.
-
-        Args:
-            beam: before the frame
-            points: of its hypotheses in another order
-            order: where those of the beam are among them
-
-        Returns:
-            the slots that hypotheses had before; None if the frame is to be looked at in full
-        """
+    def _pass(self, beam: Beam, points: list[Point]) -> bool:
+        """Take a beam over a frame if nothing can be emitted there, and say whether it was so."""
         # With fewer hypotheses every extension is promising enough.
-        if len(order) < self._beam:
-            return None
-        alpha, log_sums, blanks, tokens = self._alpha, points.log_sums, points.blanks, points.tokens
-        scores = beam.scores
-        after = [scores[k] + blanks[i] - alpha * log_sums[i] for k, i in enumerate(order)]
+        if len(points) < self._beam:
+            return False
+        after = self._after_blank(beam.scores, points)
         # Strange weights, of which there may be any number, are looked at in full.
         if not math.isfinite(sum(after)):
-            return None
+            return False
         ranks = _single(after)
-        share = 1 - 2 * alpha
-        if max(_single([tokens[i] + (scores[k] + share * log_sums[i]) for k, i in enumerate(order)])) > min(ranks):
-            return None
-        slots = sorted(range(len(order)), key=ranks.__getitem__, reverse=True)
-        beam.follow(Finished(after, ranks, beam.prefixes, beam.times), slots)
-        return slots
+        if max(self._promises(beam.scores, points)) > min(ranks):
+            return False
+        finished = Finished(after, ranks, beam.prefixes, beam.times)
+        beam.follow(finished, finished.best(self._beam))
+        return True
 
-    def _take(self, beam: Beam, frame: Tensor, points: Points) -> None:
-        """Take a beam over a frame [J] at which tokens may be emitted."""
+    def _take(self, beam: Beam, window: Window, frame: int, points: list[Point]) -> None:
+        """Take a beam, whose hypotheses have the given points, over a frame at which tokens may be emitted."""
         hypotheses, finished = Hypotheses(beam.scores, beam.prefixes, beam.times), Finished()
         for step in range(self._most + 1):
-            self._check(beam, points)
+            points = _checked(beam, points)
             self._finish(hypotheses, points, finished)
             if step == self._most:
                 break
-            chosen = self._choose(hypotheses, points, finished.threshold(self._beam))
+            chosen = self._choose(hypotheses, points, finished.threshold(self._beam), window, frame)
             if not chosen:
                 break
             hypotheses = self._extend(beam, hypotheses, points, chosen)
-            (points,) = self._points(frame[None, None], hypotheses.prefixes)
+            window.weigh(hypotheses.prefixes, frame)
+            points = window.at(frame, hypotheses.prefixes)
         beam.follow(finished, finished.best(self._beam))
 
-    def _check(self, beam: Beam, points: Points) -> None:
-        """Mark a beam at which a weight is NaN or infinitely large; points without any weight count as normalised."""
-        if not math.isfinite(sum(points.log_sums)):
-            beam.faulty |= any(math.isnan(value) or value == math.inf for value in points.log_sums)
-            points.log_sums = [0.0 if value == -math.inf else value for value in points.log_sums]
+    def _after_blank(self, scores: list[float], points: list[Point]) -> list[float]:
+        """The scores of hypotheses after their blanks."""
+        alpha = self._alpha
+        return [score + blank - alpha * total for score, (blank, _, total) in zip(scores, points, strict=True)]
 
-    def _finish(self, hypotheses: Hypotheses, points: Points, finished: Finished) -> None:
+    def _promises(self, scores: list[float], points: list[Point]) -> list[float]:
+        """The promise of the best extension of each hypothesis, as it is compared."""
+        share = 1 - 2 * self._alpha
+        return _single(
+            [token + (score + share * total) for score, (_, token, total) in zip(scores, points, strict=True)]
+        )
+
+    def _finish(self, hypotheses: Hypotheses, points: list[Point], finished: Finished) -> None:
         """Let hypotheses take their blanks; those that an earlier round has finished too are merged with it."""
-        after = [
-            score + blank - self._alpha * log_sum
-            for score, blank, log_sum in zip(hypotheses.scores, points.blanks, points.log_sums, strict=True)
-        ]
+        after = self._after_blank(hypotheses.scores, points)
+        ranks = _single(after)
+        if not finished.prefixes and all(rank > -math.inf for rank in ranks):
+            finished.scores, finished.ranks = after, ranks
+            finished.prefixes, finished.times = list(hypotheses.prefixes), list(hypotheses.times)
+            return
         places = {prefix: place for place, prefix in enumerate(finished.prefixes)}
-        for score, rank, prefix, times in zip(
-            after, _single(after), hypotheses.prefixes, hypotheses.times, strict=True
-        ):
+        for score, rank, prefix, times in zip(after, ranks, hypotheses.prefixes, hypotheses.times, strict=True):
             if not rank > -math.inf:
                 continue
             place = places.get(prefix)
@@ -168,30 +188,48 @@ class SearchAlone:
             finished.scores[place] = _log_add(finished.scores[place], score)
             (finished.ranks[place],) = _single([finished.scores[place]])
 
-    def _choose(self, hypotheses: Hypotheses, points: Points, threshold: float) -> list[tuple[int, int]]:
-        """Row and token of the most promising extensions, best first."""
-        share = 1 - 2 * self._alpha
-        offsets = [score + share * log_sum for score, log_sum in zip(hypotheses.scores, points.log_sums, strict=True)]
-        best = _single([weight + offset for weight, offset in zip(points.tokens, offsets, strict=True)])
-        rows = [row for row, promise in enumerate(best) if promise > threshold]
+    def _choose(
+        self, hypotheses: Hypotheses, points: list[Point], threshold: float, window: Window, frame: int
+    ) -> list[Extension]:
+        """The most promising extensions, best first."""
+        promises = self._promises(hypotheses.scores, points)
+        rows = [row for row, promise in enumerate(promises) if promise > threshold]
         if not rows:
             return []
-        offset = torch.tensor(offsets, dtype=points.logits.dtype, device=points.logits.device)
-        candidates = best_extensions(points.logits, offset, rows, self._beam)
-        found = sorted(candidate for own in candidates for candidate in own if -candidate[0] > threshold)
-        return [(row, token) for _, row, token in found[: self._beam]]
+        logits = window.logits(frame, [hypotheses.prefixes[row] for row in rows])[:, BLANK + 1 :]
+        weights, tokens = (part.tolist() for part in logits.topk(min(self._beam + 1, logits.shape[1])))
+        share = 1 - 2 * self._alpha
+        found = []
+        for place, row in enumerate(rows):
+            offset = hypotheses.scores[row] + share * points[row][2]
+            own, ids = weights[place], tokens[place]
+            promises = _single([weight + offset for weight in own])
+            if len(own) > self._beam and promises[-1] == promises[-2] > threshold:
+                # Which of equal promises come first is left open by topk, but not by the rules.
+                own, ids = logits[place].tolist(), range(logits.shape[1])
+                promises = _single([weight + offset for weight in own])
+            found += [
+                (-promise, row, token + 1, weight)
+                for promise, token, weight in zip(promises, ids, own, strict=True)
+                if promise > threshold
+            ]
+        return sorted(found)[: self._beam]
 
-    def _extend(self, beam: Beam, hypotheses: Hypotheses, points: Points, chosen: list[tuple[int, int]]) -> Hypotheses:
+    def _extend(self, beam: Beam, hypotheses: Hypotheses, points: list[Point], chosen: list[Extension]) -> Hypotheses:
         """The next round, with its prefixes in the store."""
-        vocabulary = points.logits.shape[1]
-        arcs = torch.tensor([row * vocabulary + token for row, token in chosen], device=points.logits.device)
-        scores = [
-            hypotheses.scores[row] + (weight - self._alpha * points.log_sums[row])
-            for (row, _), weight in zip(chosen, points.logits.take(arcs).tolist(), strict=True)
-        ]
-        prefixes = [hypotheses.prefixes[row].extend(token) for row, token in chosen]
+        scores = [hypotheses.scores[row] + (weight - self._alpha * points[row][2]) for _, row, _, weight in chosen]
+        prefixes = [hypotheses.prefixes[row].extend(token) for _, row, token, _ in chosen]
         self._store.read(prefixes)
-        return Hypotheses(scores, prefixes, [(beam.frames, hypotheses.times[row]) for row, _ in chosen])
+        return Hypotheses(scores, prefixes, [(beam.frames, hypotheses.times[row]) for _, row, _, _ in chosen])
+
+
+def _checked(beam: Beam, points: list[Point]) -> list[Point]:
+    """Points of which those without any weight count as normalised; marks a beam at which a weight is no number."""
+    if not math.isnan(sum(log_sum for _, _, log_sum in points)):
+        return points
+    checked = [(blank, token, 0.0 if blank == token == -math.inf else log_sum) for blank, token, log_sum in points]
+    beam.faulty |= any(math.isnan(log_sum) for _, _, log_sum in checked)
+    return checked
 
 
 def _single(values: list[float]) -> list[float]:

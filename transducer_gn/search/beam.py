@@ -46,7 +46,7 @@ from transducer_gn.search.device_run import run_on_device
 from transducer_gn.search.frames import JoinedFrames
 from transducer_gn.search.hypotheses import Beam, Finished, NBest, Round, Times, check_faulty, check_frames, nbest_of
 from transducer_gn.search.on_device import DeviceSearch
-from transducer_gn.search.prefixes import PREFIX_BYTES, PrefixStore, SearchedModel
+from transducer_gn.search.prefixes import PREFIX_BYTES, PrefixStore, SearchedModel, reader_of
 from transducer_gn.search.rounds import Weighed, choose_extensions
 from transducer_gn.search.rules import SearchRules
 
@@ -79,7 +79,7 @@ class BeamSearch:
         kind: Kind = "exact" if exact else "quick"
         self._joiner = constant(model.joiner, kind)
         with torch.no_grad():
-            self._store = PrefixStore(constant(model.predictor, kind), self._joiner)
+            self._store = PrefixStore(reader_of(model, kind))
         self._alone = None if exact else SearchAlone(self._joiner, self._store, rules)
 
     def start(self, batch: int) -> list[Beam]:

@@ -16,7 +16,7 @@ from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.model.constants import constant
 from transducer_gn.model.predictor import State
 from transducer_gn.search.hypotheses import NBest, check_faulty, check_frames
-from transducer_gn.search.prefixes import SearchedModel
+from transducer_gn.search.prefixes import SearchedModel, reader_of
 
 # Frames to look at in one turn. About every fourth frame has a token; what was computed beyond it is thrown away.
 WINDOW = 4
@@ -88,17 +88,16 @@ class GreedySearch:
         interpolation: Interpolation | None,
         max_tokens_per_frame: int,
     ) -> None:
-        self._joiner, self._predictor = constant(model.joiner, "quick"), constant(model.predictor, "quick")
+        self._joiner, self._reader = constant(model.joiner, "quick"), reader_of(model, "quick")
         self._interpolation = interpolation
         self._max_tokens_per_frame = max_tokens_per_frame
         frames = self._joiner.project_encoder(encoder_out)
         self._longest = frames.shape[1]
         self._frames = frames.flatten(0, 1)
         batch = len(encoder_out)
-        state = self._predictor.initial_state(batch)
+        state = self._reader.initial_state(batch)
         start_symbols = torch.full((batch,), BLANK, dtype=torch.long, device=state[0].device)
-        output, self._state = self._predictor.step(start_symbols, state)
-        self._outputs = self._joiner.project_predictor(output)
+        self._outputs, self._state = self._reader.read(start_symbols, state)
 
     def turn(self, ways: list[Way], turn: list[int]) -> None:
         """Take the utterances `turn` up to their next tokens, or over a window of frames without any."""
@@ -165,12 +164,11 @@ class GreedySearch:
         """Let the predictor read one token of each of some utterances."""
         symbols = self._indices(tokens)
         if len(utterances) == len(self._outputs):
-            output, self._state = self._predictor.step(symbols, self._state)
-            self._outputs = self._joiner.project_predictor(output)
+            self._outputs, self._state = self._reader.read(symbols, self._state)
             return
         rows = self._indices(utterances)
-        output, state = self._predictor.step(symbols, _rows(self._state, rows))
-        self._outputs = self._outputs.index_copy(0, rows, self._joiner.project_predictor(output))
+        outputs, state = self._reader.read(symbols, _rows(self._state, rows))
+        self._outputs = self._outputs.index_copy(0, rows, outputs)
         self._state = tuple(part.index_copy(0, rows, new) for part, new in zip(self._state, state, strict=True))
 
     def _indices(self, numbers: list[int]) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from transducer_gn.common.units import BLANK
+from transducer_gn.model.constants import Kind, constant, folded
 from transducer_gn.model.predictor import State
 from transducer_gn.search.prefix import NO_ROW, Prefix
 
@@ -59,6 +60,35 @@ class SearchedModel(Protocol):
         """Weighs labels."""
 
 
+class Reads(Protocol):
+    """What reads tokens for a joiner."""
+
+    def initial_state(self, batch: int) -> State:
+        """See `SearchedPredictor.initial_state`."""
+
+    def read(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """From `tokens` [n] and the state before them to projected outputs [n, J] and the state after them."""
+
+
+class Reader:
+    """A predictor, and what a joiner makes of its outputs."""
+
+    def __init__(self, predictor: SearchedPredictor, joiner: SearchedJoiner) -> None:
+        self.initial_state = predictor.initial_state
+        self._step, self._project = predictor.step, joiner.project_predictor
+
+    def read(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """See `Reads.read`."""
+        output, state = self._step(tokens, state)
+        return self._project(output), state
+
+
+def reader_of(model: SearchedModel, kind: Kind) -> Reads:
+    """What reads tokens for a model's joiner; its parameters count as constants (`transducer_gn.model.constants`)."""
+    quickest = folded(model.predictor, model.joiner) if kind == "quick" else None
+    return quickest or Reader(constant(model.predictor, kind), constant(model.joiner, kind))
+
+
 class HoldsPrefixes(Protocol):
     """Something that must find its prefixes' rows as it left them."""
 
@@ -73,16 +103,15 @@ class PrefixStore:
         state: predictor states after the last token, each tensor [R, ...]
     """
 
-    def __init__(self, predictor: SearchedPredictor, joiner: SearchedJoiner) -> None:
-        self._predictor = predictor
-        self._joiner = joiner
+    def __init__(self, reader: Reads) -> None:
+        self._reader = reader
         # By age: Python's dictionaries keep their order.
         self._owners: dict[int, Prefix] = {}
         self._holders: WeakSet[HoldsPrefixes] = WeakSet()
-        state = predictor.initial_state(1)
+        state = reader.initial_state(1)
         start_symbol = torch.full((1,), BLANK, dtype=torch.long, device=state[0].device)
-        output, state = predictor.step(start_symbol, state)
-        self.outputs = _grown(joiner.project_predictor(output), FIRST_ROWS)
+        output, state = reader.read(start_symbol, state)
+        self.outputs = _grown(output, FIRST_ROWS)
         self.state = tuple(_grown(part, FIRST_ROWS) for part in state)
         self._free = list(range(FIRST_ROWS - 1, EMPTY_ROW, -1))
 
@@ -112,20 +141,20 @@ class PrefixStore:
             return
         sources = self._indices([prefix.parent.row for prefix in new if prefix.parent is not None])
         state = tuple(part.index_select(0, sources) for part in self.state)
-        output, state = self._predictor.step(self._indices([prefix.token for prefix in new]), state)
+        output, state = self._reader.read(self._indices([prefix.token for prefix in new]), state)
         if len(self._free) < len(new):
             self._grow(len(new))
         for prefix in new:
             prefix.row = self._free.pop()
             self._owners[prefix.row] = prefix
         rows = self._indices([prefix.row for prefix in new])
-        self.outputs.index_copy_(0, rows, self._joiner.project_predictor(output))
+        self.outputs.index_copy_(0, rows, output)
         for part, values in zip(self.state, state, strict=True):
             part.index_copy_(0, rows, values.to(part.dtype))
 
     def make_room(self) -> None:
         """Take rows back if few are free. To be called between frames, when all that matters is held by beams."""
-        if 4 * len(self._free) > len(self.outputs):
+        if 4 * len(self._free) > self.outputs.shape[0]:
             return
         held = {prefix.row for holder in self._holders for prefix in holder.prefixes}
         for row, prefix in list(self._owners.items()):
