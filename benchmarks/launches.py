@@ -7,7 +7,8 @@ Counted are operations of torch in the path that an accelerator takes, at the pa
 librispeech.yaml); launch_counter.py says how. There is no noise: the same commit gives the same numbers everywhere.
 Encoder and optimiser run on the meta device, where nothing is computed and any look at a value would raise; search,
 objective and recursion run on planted weights (planted_weights.py), since what they dispatch depends on values: how
-many rounds a frame needs, how many tiles there are. The recursion is torch's own; k2's would be a single kernel.
+many rounds a frame needs, how many tiles there are. The recursion is torch's own; k2's would be a kernel for each
+diagonal of blocks of 32 tokens by 32 frames, forward and back: 2 * (U // 32 + T // 32 + 1).
 
 An update is one of a batch of utterances of 12.5 s, LibriSpeech's mean: 3 of them fit into 40 s, 14 into 180 s. Its
 parts: encoder, search, objective, recursion (forward and backward together), their backward passes, optimiser. It is
