@@ -26,6 +26,7 @@ def faults(monkeypatch) -> ModuleType:
 def test_every_kind_of_fault_once(faults, tmp_path):
     if not sys.modules["fault_injection"].can_do_all(tmp_path):
         pytest.skip("needs a user who can mount a small disk and make folders read-only")
-    result = faults.disturbed_runs(len(faults.FAULTS), seed=1, work=tmp_path)
-    assert result["different"] == []
-    assert result["by kind"] == dict.fromkeys(sorted(faults.FAULTS), 1)
+    tally = faults.Tally(seed=1)
+    faults.disturbed_runs(len(faults.FAULTS), tally, tmp_path, note=lambda _: None)
+    assert tally.lost == []
+    assert tally.counts == dict.fromkeys(faults.FAULTS, 1)
