@@ -105,6 +105,8 @@ def test_roles_are_found_by_name_whatever_the_counts(read):
         ("runs:", "base: mine.yaml\nruns:", "stands on itself"),
         ("runs:", "base: none.yaml\nruns:", "there are no experiments .*none.yaml"),
         ("runs:", "runs: [", "cannot be read as YAML"),
+        ("runs:", "runs: " + "{" * 3000, "cannot be read as YAML"),
+        ("runs:", "counts: " + "9" * 5000 + "\nruns:", "cannot be read as YAML"),
     ],
 )
 def test_what_is_wrong_is_named(read, tmp_path, old, new, named):

@@ -161,7 +161,7 @@ def read_layers(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"there are no experiments {path}; name a file of them with --experiments") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read as YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise UserError(f"{path}: must hold the sections {', '.join(SECTIONS)}")
