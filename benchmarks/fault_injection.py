@@ -17,8 +17,8 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 TRAIN = REPOSITORY / "egs" / "librispeech" / "ASR" / "train.py"
-# A life that has not ended by then hangs, and that is what is to be found out.
-PATIENCE = 300
+# A life that has not ended by then hangs, and that is what is to be found out, also on a busy machine.
+PATIENCE = 900
 # Seconds that a rank waits for another, and that one has to end by itself before it is killed; and those that ranks
 # may take to start on a busy machine, before which none waits.
 HANG_TIMEOUT = 10
@@ -54,8 +54,8 @@ class Life:
         return [pid for rank in self.ranks() for pid in children(rank)]
 
     def everybody(self) -> list[int]:
-        """All processes, the launcher last."""
-        return [*descendants(self.process.pid), self.process.pid]
+        """All processes, the launcher last; none once that has ended, whose number may be another's by then."""
+        return [] if self.is_over() else [*descendants(self.process.pid), self.process.pid]
 
     def is_over(self) -> bool:
         """Whether the launcher has ended."""
@@ -135,9 +135,12 @@ def kill_a_rank(life: Life, rng: random.Random) -> bool:
 
 def kill_all(life: Life, rng: random.Random) -> bool:
     """Kill every process at once, as when power fails."""
-    everybody = life.everybody()
-    send(everybody, signal.SIGSTOP)
-    send(everybody, signal.SIGKILL)
+    stopped: set[int] = set()
+    # Some may have been about to start others.
+    while new := set(life.everybody()) - stopped:
+        send(list(new), signal.SIGSTOP)
+        stopped |= new
+    send(list(stopped), signal.SIGKILL)
     return True
 
 

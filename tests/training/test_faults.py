@@ -24,9 +24,20 @@ def faults(monkeypatch) -> ModuleType:
 
 @pytest.mark.timeout(900)
 def test_every_kind_of_fault_once(faults, tmp_path):
-    if not sys.modules["fault_injection"].can_do_all(tmp_path):
+    injection = sys.modules["fault_injection"]
+    if not injection.can_do_all(tmp_path):
         pytest.skip("needs a user who can mount a small disk and make folders read-only")
     tally = faults.Tally(seed=1)
-    faults.disturbed_runs(len(faults.FAULTS), tally, tmp_path, note=lambda _: None)
+    faults.PARTS["training"](len(injection.FAULTS), tally, tmp_path, note=lambda _: None)
     assert tally.lost == []
-    assert tally.counts == dict.fromkeys(faults.FAULTS, 1)
+    assert tally.kinds == dict.fromkeys(injection.FAULTS, 1)
+
+
+@pytest.mark.timeout(900)
+def test_a_decode_ends_with_the_same_results(faults, tmp_path):
+    kinds, told = [*sys.modules["fault_commands"].FAULTS, sys.modules["fault_commands"].CUT_OFF], []
+    tally = faults.Tally(seed=1)
+    faults.PARTS["decode"](len(kinds), tally, tmp_path, note=lambda tally: told.append(tally.faults))
+    assert tally.lost == []
+    assert tally.kinds == dict.fromkeys(kinds, 1)
+    assert told[-1] == len(kinds) and tally.size >= 4
