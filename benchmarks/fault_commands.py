@@ -74,7 +74,7 @@ def run_undisturbed(command: Command, log: Path) -> Undisturbed:
     while not life.is_over():
         for mark in command.marks(life):
             begun.setdefault(mark, time.monotonic())
-        time.sleep(0.02)
+        time.sleep(0.05)
     if life.wait() != 0:
         raise RuntimeError(f"undisturbed, it failed:\n{life.said()[-3000:]}")
     times = [*begun.values(), time.monotonic()]

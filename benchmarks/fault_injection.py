@@ -111,7 +111,7 @@ def send(pids: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def until(condition: Callable[[], bool], life: Life, seconds: float = PATIENCE, step: float = 0.02) -> bool:
+def until(condition: Callable[[], bool], life: Life, seconds: float = PATIENCE, step: float = 0.05) -> bool:
     """Wait for a condition; gives whether it came before the life ended or the time was up."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
