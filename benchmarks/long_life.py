@@ -15,6 +15,7 @@ the largest of the last quarter of looks against that of the second quarter; the
 
   PART_memory      resident memory, a ratio
   PART_files, PART_threads, PART_processes     differences
+  PART_held        bytes of tensors that all streams hold, a difference
 """
 
 import argparse
@@ -40,6 +41,7 @@ from measure import write_result  # noqa: E402
 from small_systems import write_checkpoint  # noqa: E402
 from toy_data import make_toy_data, toy_settings  # noqa: E402
 
+from transducer_gn.common.memory import held_bytes  # noqa: E402
 from transducer_gn.common.units import SAMPLING_RATE as RATE  # noqa: E402
 from transducer_gn.config import RecognitionConfig, config_parser, read_config  # noqa: E402
 from transducer_gn.recognition.system import load  # noqa: E402
@@ -50,6 +52,7 @@ from transducer_gn.training.learner import Update  # noqa: E402
 from transducer_gn.training.trainer import Trainer  # noqa: E402
 
 LOOKS = 40
+COUNTED = ("files", "threads", "processes", "held")
 UTTERANCES = 200
 SETTINGS: dict[str, str | float | int] = {
     "training.save_interval": 25,
@@ -79,6 +82,7 @@ class Look:
         files: that are open
         threads: of it
         processes: that it has started
+        held: bytes of tensors that streams hold
     """
 
     done: float
@@ -86,9 +90,10 @@ class Look:
     files: int
     threads: int
     processes: int
+    held: int
 
 
-def look(done: float) -> Look:
+def look(done: float, engine: Engine | None = None) -> Look:
     """This process now, after what is not used any more was let go."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -98,6 +103,7 @@ def look(done: float) -> Look:
         len(os.listdir("/proc/self/fd")),
         len(os.listdir("/proc/self/task")),
         len(descendants(os.getpid())),
+        held_bytes(engine),
     )
 
 
@@ -110,7 +116,7 @@ def growth(looks: list[Look]) -> dict[str, float]:
         return max(getattr(one, name) for one in some)
 
     found: dict[str, float] = {"memory": largest(late, "memory") / largest(early, "memory")}
-    return found | {name: largest(late, name) - largest(early, name) for name in ("files", "threads", "processes")}
+    return found | {name: largest(late, name) - largest(early, name) for name in COUNTED}
 
 
 def train(updates: int, work: Path) -> list[Look]:
@@ -159,7 +165,7 @@ def stream(minutes: float, work: Path) -> list[Look]:
     write_checkpoint(work / "epoch-1.pt")
     audience = Audience()
     engine = Engine([load(work / "epoch-1.pt").recogniser(RecognitionConfig(beam=2))], audience)
-    seconds, looks = round(60 * minutes), [look(0)]
+    seconds, looks = round(60 * minutes), [look(0, engine)]
     pieces = [piece.tobytes() for piece in np.split(sound(60), 60)]
     engine.handle(Frame(Kind.OPEN, ENDLESS, payload=b"1"))
     for second in range(seconds):
@@ -175,7 +181,7 @@ def stream(minutes: float, work: Path) -> list[Look]:
         if age == SHORT:
             engine.handle(Frame(Kind.CLOSE, number))
         if second + 1 >= len(looks) * seconds / LOOKS:
-            looks.append(look(second + 1))
+            looks.append(look(second + 1, engine))
     if audience.errors or audience.updates < seconds:
         raise RuntimeError(f"{audience.updates} updates and {audience.errors} errors in {seconds} s of audio")
     return looks
