@@ -21,6 +21,8 @@ from fault_tally import Tally
 
 # A stage that ends sooner than this many seconds is aimed at as if it took that long.
 SHORTEST = 0.2
+ONE, THE_CALL = "kill -9 of one of its processes", "kill -9 of the call alone"
+CUT_OFF = "unfinished results cut off"
 # What a call says that finds another at work, which a killed one has left behind.
 OCCUPIED = "another process"
 
@@ -36,6 +38,7 @@ class Command:
         marks: where a call is, from what it has said so far: names of the stages begun
         content: what must be the same in the end
         unfinished: pattern of files in which it keeps what is not complete yet
+        has_children: whether it starts other processes
     """
 
     words: list[str]
@@ -44,6 +47,12 @@ class Command:
     marks: Callable[[Life], list[str]]
     content: Callable[[Path], dict[str, Any]]
     unfinished: str | None = None
+    has_children: bool = True
+
+    def kinds(self) -> list[str]:
+        """Names of the faults that can be done to it."""
+        alone = [] if self.has_children else [ONE, THE_CALL]
+        return [kind for kind in (*FAULTS, *([CUT_OFF] if self.unfinished else [])) if kind not in alone]
 
     def start(self, log: Path) -> Life:
         """Call it."""
@@ -122,12 +131,11 @@ def terminate(life: Life, rng: random.Random) -> bool:
 
 FAULTS: dict[str, Callable[[Life, random.Random], bool]] = {
     "kill -9 of all processes": kill_all,
-    "kill -9 of one of its processes": kill_one,
-    "kill -9 of the call alone": kill_the_call,
+    ONE: kill_one,
+    THE_CALL: kill_the_call,
     "kill -9 while a file is written": kill_while_writing,
     "SIGTERM": terminate,
 }
-CUT_OFF = "unfinished results cut off"
 
 
 class CommandDisturber:
@@ -156,19 +164,28 @@ class CommandDisturber:
                 self._tally.calls += 1
                 life = self._command.start(self._log)
                 self._left |= {life.process.pid: command_of(life.process.pid)}
-                disturbed = self._tally.faults < faults and self._disturb(life, reached)
-                code = life.wait()
+                done = self._disturb(life, reached) if self._tally.faults < faults else None
+                is_complete = life.wait() == 0
                 reached = max(reached, len(self._command.marks(life)) - 1)
-                is_complete = code == 0
-                if code != 0 and not disturbed:
+                if done is not None:
+                    self._count(*done, in_vain=is_complete)
+                elif not is_complete:
                     self._wait_for_others(life)
         finally:
             self._end_all()
         self._tally.compare(differing(self._expected.content, self._command.content(self._command.folder)))
         shutil.rmtree(self._command.folder)
 
-    def _disturb(self, life: Life, reached: int) -> bool:
-        """Wait for a moment, then do the next fault, if the call has not ended by then; gives whether it was done."""
+    def _count(self, kind: str, stage: str, in_vain: bool) -> None:
+        """Count a fault; one that came too late for a call to fail comes again."""
+        if in_vain:
+            self._tally.next_kinds.append(kind)
+            return
+        self._tally.kinds[kind] += 1
+        self._tally.stages[stage] += 1
+
+    def _disturb(self, life: Life, reached: int) -> tuple[str, str] | None:
+        """Wait for a moment, then do the next fault, if the call has not ended by then; gives its kind and stage."""
         stages = list(self._expected.stages)
         aim = stages[min(reached + self._rng.randint(0, 1), len(stages) - 1)]
         until(lambda: aim in self._command.marks(life), life)
@@ -176,32 +193,36 @@ class CommandDisturber:
         until(lambda: False, life, self._rng.uniform(0, length), step=0.005)
         self._left |= {pid: command_of(pid) for pid in descendants(life.process.pid)}
         stage = [mark for mark in self._command.marks(life) if mark in stages][-1:]
-        if life.is_over() or not (kind := self._next(life)):
-            return False
-        self._tally.kinds[kind] += 1
-        self._tally.stages[stage[0] if stage else "start"] += 1
-        return True
+        kind = self._next(life)
+        return None if kind is None else (kind, stage[0] if stage else "start")
 
     def _next(self, life: Life) -> str | None:
         """Do the next kind of fault; each comes once, in another order, before any comes again."""
         waiting = self._tally.next_kinds
         if not waiting:
-            kinds = [*FAULTS, *([CUT_OFF] if self._command.unfinished else [])]
-            waiting += self._rng.sample(sorted(kinds), len(kinds))
-        kind = waiting.pop()
-        if (self._cut_off if kind == CUT_OFF else FAULTS[kind])(life, self._rng):
-            return kind
-        waiting.insert(0, kind)
+            kinds = sorted(self._command.kinds())
+            waiting += self._rng.sample(kinds, len(kinds))
+        for kind in reversed(waiting):
+            if life.is_over():
+                return None
+            if (self._cut_off if kind == CUT_OFF else FAULTS[kind])(life, self._rng):
+                waiting.remove(kind)
+                return kind
         return None
 
     def _cut_off(self, life: Life, rng: random.Random) -> bool:
         """Cut what is not complete off somewhere, after everything was killed."""
+
+        def written() -> list[Path]:
+            return [path for path in life.folder.rglob(self._command.unfinished or "") if path.stat().st_size]
+
+        if not written():
+            return False
         kill_all(life, rng)
         life.wait()
-        found = [path for path in life.folder.rglob(self._command.unfinished or "") if path.stat().st_size]
-        for path in found:
+        for path in written():
             os.truncate(path, rng.randrange(path.stat().st_size))
-        return bool(found)
+        return True
 
     def _wait_for_others(self, life: Life) -> None:
         """Only what a killed call has left running may be in the way of an undisturbed one, and only while it runs."""

@@ -71,7 +71,7 @@ def decode_command(work: Path) -> Command:
     link = shlex.join(["ln", "-sf", *(str(trained / name) for name in ("epoch-1.pt", "best.json")), str(folder)])
     words = ["bash", "-ec", f"{link}\n{decode} --max-duration 1"]
     environment = environment_in(work / "venv") | {"OMP_NUM_THREADS": "1"}
-    return Command(words, environment, folder, tens_decoded, files_of, unfinished=".unfinished-*")
+    return Command(words, environment, folder, tens_decoded, files_of, ".unfinished-*", has_children=False)
 
 
 def results_of(folder: Path) -> dict[str, Any]:

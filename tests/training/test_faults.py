@@ -35,9 +35,10 @@ def test_every_kind_of_fault_once(faults, tmp_path):
 
 @pytest.mark.timeout(900)
 def test_a_decode_ends_with_the_same_results(faults, tmp_path):
-    kinds, told = [*sys.modules["fault_commands"].FAULTS, sys.modules["fault_commands"].CUT_OFF], []
+    kinds = ["SIGTERM", "kill -9 of all processes", "kill -9 while a file is written", "unfinished results cut off"]
+    told = []
     tally = faults.Tally(seed=1)
     faults.PARTS["decode"](len(kinds), tally, tmp_path, note=lambda tally: told.append(tally.faults))
     assert tally.lost == []
-    assert tally.kinds == dict.fromkeys(kinds, 1)
+    assert kinds == sorted(tally.kinds) and set(tally.kinds.values()) == {1}
     assert told[-1] == len(kinds) and tally.size >= 4
