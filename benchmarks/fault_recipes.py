@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -65,7 +66,10 @@ def decode_command(work: Path) -> Command:
     trained, folder = work / "trained", work / "decoded"
     trained.mkdir()
     settings = toy_settings(data, **{"training.memory_scan": "false", "training.epochs": 1})
+    # A trainer listens to signals itself, and goes on doing so.
+    listener = signal.getsignal(signal.SIGTERM)
     Trainer(read_config(config_parser(None), settings)[0], trained, World()).run()
+    signal.signal(signal.SIGTERM, listener)
     # The folder is removed before every run.
     decode = shlex.join([sys.executable, str(RECIPE / "decode.py"), "--exp-dir", str(folder), "--beam", "4"])
     link = shlex.join(["ln", "-sf", *(str(trained / name) for name in ("epoch-1.pt", "best.json")), str(folder)])
