@@ -17,8 +17,8 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 TRAIN = REPOSITORY / "egs" / "librispeech" / "ASR" / "train.py"
-# A life that has not ended by then hangs, and that is what is to be found out.
-PATIENCE = 300
+# A life that has not ended by then hangs, and that is what is to be found out, also on a busy machine.
+PATIENCE = 900
 # Seconds that a rank waits for another, and that one has to end by itself before it is killed.
 HANG_TIMEOUT = 10
 SHUTDOWN_TIMEOUT = 5
@@ -52,8 +52,8 @@ class Life:
         return [pid for rank in self.ranks() for pid in children(rank)]
 
     def everybody(self) -> list[int]:
-        """All processes, the launcher last."""
-        return [*descendants(self.process.pid), self.process.pid]
+        """All processes, the launcher last; none once that has ended, whose number may be another's by then."""
+        return [] if self.is_over() else [*descendants(self.process.pid), self.process.pid]
 
     def is_over(self) -> bool:
         """Whether the launcher has ended."""
@@ -109,7 +109,7 @@ def send(pids: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def until(condition: Callable[[], bool], life: Life, seconds: float = PATIENCE, step: float = 0.02) -> bool:
+def until(condition: Callable[[], bool], life: Life, seconds: float = PATIENCE, step: float = 0.05) -> bool:
     """Wait for a condition; gives whether it came before the life ended or the time was up."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -133,9 +133,12 @@ def kill_a_rank(life: Life, rng: random.Random) -> bool:
 
 def kill_all(life: Life, rng: random.Random) -> bool:
     """Kill every process at once, as when power fails."""
-    everybody = life.everybody()
-    send(everybody, signal.SIGSTOP)
-    send(everybody, signal.SIGKILL)
+    stopped: set[int] = set()
+    # Some may have been about to start others.
+    while new := set(life.everybody()) - stopped:
+        send(list(new), signal.SIGSTOP)
+        stopped |= new
+    send(list(stopped), signal.SIGKILL)
     return True
 
 
@@ -173,9 +176,9 @@ def stop_a_rank(life: Life, rng: random.Random) -> bool:
         return False
     stopped = rng.choice(ranks)
     send([stopped], signal.SIGSTOP)
-    limit = 3 * HANG_TIMEOUT + SHUTDOWN_TIMEOUT + 30
-    if not until(lambda: not command_of(stopped), life, limit):
-        raise RuntimeError(f"a hung rank was not noticed within {limit} s")
+    # Before a rank can wait for another it must have started, which takes minutes where others are busy.
+    if not until(lambda: not command_of(stopped), life):
+        raise RuntimeError(f"a hung rank was not noticed within {PATIENCE} s:\n{life.said()[-3000:]}")
     return True
 
 

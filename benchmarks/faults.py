@@ -1,198 +1,111 @@
 #!/usr/bin/env python3
-"""Nothing lost: trainings that are disturbed at random moments, against one that nothing happens to.
+"""Nothing lost: commands that are disturbed at random moments, against ones that nothing happens to.
 
-  faults.py --faults 200 --json result.json
+  faults.py --faults 200 --seed 1 --json result.json
+  faults.py --part prepare --part decode --part run --faults 30 --seed 1 --json result.json
 
-Two ranks train a tiny model on made-up features, through the regulariser's ramp, alpha's slope and look-ahead groups.
-Again and again something goes wrong (fault_injection.py has the list), and the same command is called again, until the
-training is done; then the next one begins, until there were so many faults. Each must end with the parameters, running
-average, metrics and best epoch of the undisturbed one, bit for bit. Only a superuser can do all of this to a disk.
+  training    two ranks train a tiny model on made-up features, through the regulariser's ramp, alpha's slope and
+              look-ahead groups. Again and again something goes wrong (fault_injection.py has the list), and the same
+              command is called again, until the training is done; then the next one begins, until there were so many
+              faults. Each must end with the parameters, running average, metrics and best epoch of the undisturbed one,
+              bit for bit. Only a superuser can do all of this to a disk
+  prepare     prepare.sh on a tiny mini corpus, killed in every stage: all files byte for byte
+  decode      decode.py on many short utterances, killed between them: all results byte for byte
+  run         run.sh on a tiny corpus, from prepare.sh to the report, killed in every stage: the data and results byte
+              for byte, all parameters bit for bit, metrics but for seconds
 
-  lost        trainings that ended otherwise; must be 0
-  faults      how many there were, and of which kinds
+The result is written after every run; with a file of an earlier call of the same seed, its faults count.
+
+  lost        runs that ended otherwise; must be 0
+  faults      how many there were
 """
 
 import argparse
 import json
-import random
-import shutil
+import signal
 import sys
 import tempfile
-import time
-from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import torch
-from fault_injection import FAULTS, Life, small_disk, start_life, until
-from measure import write_result
-
-from transducer_gn.common.processes import Progress
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
-from toy_data import make_toy_data, toy_settings  # noqa: E402
+from fault_commands import Command, CommandDisturber  # noqa: E402
+from fault_recipes import decode_command, prepare_command, run_command  # noqa: E402
+from fault_tally import Tally  # noqa: E402
+from fault_training import disturbed_trainings  # noqa: E402
+from measure import write_result  # noqa: E402
 
-SETTINGS: dict[str, str | float | int] = {
-    "training.epochs": 4,
-    "training.save_interval": 2,
-    "training.log_interval": 1,
-    "training.memory_scan": "false",
-    "normalisation.alpha": 0.3,
-    "normalisation.regulariser": 0.05,
-    "normalisation.regulariser_ramp": 0.5,
-    "normalisation.alpha_delay": 0.5,
-    "normalisation.alpha_per_epoch": 0.5,
-    "competitors.lookahead": 3,
-    "data.batches.num_workers": 1,
-    "data.batches.max_duration": 3,
+from transducer_gn.common.processes import Progress  # noqa: E402
+
+Part = Callable[[int, Tally, Path, Callable[[Tally], None]], None]
+
+
+def disturbed(make: Callable[[Path], Command]) -> Part:
+    """The part of the benchmark that disturbs a command."""
+
+    def run(faults: int, tally: Tally, work: Path, note: Callable[[Tally], None]) -> None:
+        """As many runs as the faults take, each compared with the undisturbed one.
+
+        Args:
+            tally: what was done before, which grows
+            work: folder for everything
+            note: is told of every run
+        """
+        progress = Progress("faults", faults - tally.faults)
+        disturber = CommandDisturber(make(work), tally, work)
+        while tally.faults < faults:
+            before = tally.faults
+            disturber.run(faults)
+            note(tally)
+            for _ in range(tally.faults - before):
+                progress.step()
+
+    return run
+
+
+PARTS: dict[str, Part] = {
+    "training": disturbed_trainings,
+    "prepare": disturbed(prepare_command),
+    "decode": disturbed(decode_command),
+    "run": disturbed(run_command),
 }
-LAST = f"epoch-{SETTINGS['training.epochs']}.pt"
-# A fault comes while processes start, within so many seconds, or after so many updates of a life.
-START_SECONDS, UPDATES = 8.0, 6
 
 
-def updates_of(folder: Path) -> int:
-    """How many updates the metrics of a run tell of; that they are written tells that a life has come so far."""
-    path = folder / "metrics.jsonl"
-    return path.read_bytes().count(b'"kind": "train"') if path.is_file() else 0
-
-
-def wait_for_a_moment(life: Life, rng: random.Random) -> None:
-    """Some time during start-up, or some updates later."""
-    if rng.random() < 0.25:
-        until(lambda: False, life, rng.uniform(0, START_SECONDS))
-        return
-    until(lambda: len(life.ranks()) == 2, life)
-    before = updates_of(life.folder)
-    wanted = rng.randint(1, UPDATES)
-    # What a killed life wrote after its last checkpoint is dropped first: the count may fall before it rises.
-    lowest = [before]
-
-    def has_advanced() -> bool:
-        lowest[0] = min(lowest[0], updates_of(life.folder))
-        return updates_of(life.folder) >= lowest[0] + wanted
-
-    until(has_advanced, life)
-    time.sleep(rng.uniform(0, 0.2))
-
-
-def is_finished(folder: Path) -> bool:
-    """Whether the last epoch is done and noted."""
-    best = folder / "best.json"
-    return best.is_file() and json.loads(best.read_text())["last_epoch"] == SETTINGS["training.epochs"]
-
-
-def state_of(folder: Path) -> dict[str, Any]:
-    """Everything that two runs must have in common, without times and paths."""
-    checkpoint = torch.load(folder / LAST, weights_only=True)
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return {
-        "model": checkpoint["model"],
-        "average": checkpoint["average"]["parameters"],
-        "metrics": [{k: v for k, v in line.items() if not k.startswith("seconds")} for line in lines],
-        "best": json.loads((folder / "best.json").read_text()),
-    }
-
-
-def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Names of what is not the same, bit for bit."""
-    tensors = [f"{kind}.{name}" for kind in ("model", "average") for name, value in one[kind].items()
-               if not torch.equal(value, other[kind][name])]  # fmt: skip
-    return tensors + [kind for kind in ("metrics", "best") if one[kind] != other[kind]]
-
-
-class Disturber:
-    """Draws faults, does them to lives, and counts.
-
-    Attributes:
-        counts: faults done, by kind
-        lives: calls of train.py
-    """
-
-    def __init__(self, faults: int, seed: int, work: Path, arguments: list[str]) -> None:
-        self.counts: Counter[str] = Counter()
-        self.lives = 0
-        self._wanted, self._work, self._arguments = faults, work, arguments
-        self._rng = random.Random(seed)
-        self._progress = Progress("faults", faults)
-        self._kinds: list[str] = []
-
-    @property
-    def is_done(self) -> bool:
-        """Whether there were enough faults."""
-        return self.counts.total() >= self._wanted
-
-    def run(self, folder: Path) -> None:
-        """One training from its beginning to its end, disturbed as long as faults are left."""
-        while not is_finished(folder):
-            self.lives += 1
-            life = start_life(self._arguments, folder, self._work / "life.log")
-            was_disturbed = False
-            while not life.is_over() and not self.is_done:
-                wait_for_a_moment(life, self._rng)
-                was_disturbed |= not life.is_over() and self._disturb(life)
-            if life.wait() != 0 and not was_disturbed:
-                raise RuntimeError(f"undisturbed, training failed:\n{life.said()[-3000:]}")
-
-    def _disturb(self, life: Life) -> bool:
-        """Do one fault to a life, if it can be done; each kind once, in another order, before any comes again."""
-        if not self._kinds:
-            self._kinds = self._rng.sample(sorted(FAULTS), len(FAULTS))
-        kind = self._kinds.pop()
-        is_done = FAULTS[kind](life, self._rng)
-        if is_done:
-            self.counts[kind] += 1
-            self._progress.step()
-        else:
-            self._kinds.insert(0, kind)
-        return is_done
-
-
-def disturbed_runs(faults: int, seed: int, work: Path) -> dict[str, Any]:
-    """As many trainings as the faults take, each compared with the undisturbed one."""
-    data = make_toy_data(work / "data", train=48, dev=8, seed=seed)
-    arguments = toy_settings(data, **SETTINGS)
-    calm = work / "undisturbed"
-    life = start_life(arguments, calm, work / "undisturbed.log")
-    if life.wait() != 0:
-        raise RuntimeError(life.said()[-3000:])
-    expected, disturber, lost, runs = state_of(calm), Disturber(faults, seed, work, arguments), [], 0
-    with small_disk(work / "disk"):
-        while not disturber.is_done:
-            runs += 1
-            folder = work / "disk" / f"run-{runs}"
-            disturber.run(folder)
-            if different := differences(expected, state_of(folder)):
-                lost.append({"run": runs, "different": different[:10]})
-            shutil.rmtree(folder)
-    updates = sum(line["kind"] == "train" for line in expected["metrics"])
-    return {
-        "ratios": {"lost": len(lost), "faults": disturber.counts.total()},
-        "seed": seed,
-        "trainings": runs,
-        "updates of a training": updates,
-        "calls of train.py": disturber.lives,
-        "by kind": dict(sorted(disturber.counts.items())),
-        "different": lost,
-    }
+def totals(parts: dict[str, Any]) -> dict[str, int]:
+    """Faults and losses of all parts."""
+    tallies = [Tally.from_json(values) for values in parts.values()]
+    return {"lost": sum(len(tally.lost) for tally in tallies), "faults": sum(tally.faults for tally in tallies)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--faults", type=int, default=200, help="how many (200)")
+    parser.add_argument("--part", action="append", choices=sorted(PARTS), help="only this one (all); repeatable")
+    parser.add_argument("--faults", type=int, default=200, help="of each part (200)")
     parser.add_argument("--seed", type=int, default=0, help="of moments and kinds (0)")
-    parser.add_argument("--json", help="file to write the result to")
+    parser.add_argument("--json", type=Path, help="file to write the result to, and to go on from")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as work:
-        result = disturbed_runs(arguments.faults, arguments.seed, Path(work))
-    for kind, number in result["by kind"].items():
-        print(f"{kind:40} {number:5}")
-    for name, value in result["ratios"].items():
-        print(f"{name:40} {value:5}")
-    write_result(arguments.json, result)
-    sys.exit(1 if result["different"] else 0)
+    # What is asked to stop cleans up: processes, the mounted disk, files.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    there = arguments.json is not None and arguments.json.is_file()
+    parts: dict[str, Any] = json.loads(arguments.json.read_text())["parts"] if there else {}
+    for name in arguments.part or PARTS:
+        known = parts.get(name)
+        tally = Tally.from_json(known) if known and known["seed"] == arguments.seed else Tally(arguments.seed)
+
+        def note(tally: Tally, name: str = name) -> None:
+            parts[name] = tally.to_json()
+            write_result(arguments.json, {"ratios": totals(parts), "parts": parts})
+
+        with tempfile.TemporaryDirectory() as work:
+            PARTS[name](arguments.faults, tally, Path(work), note)
+        for kind, number in tally.kinds.items():
+            print(f"{name:10} {kind:40} {number:5}")
+    for name, value in totals(parts).items():
+        print(f"{name:51} {value:5}")
+    sys.exit(1 if totals(parts)["lost"] else 0)
 
 
 if __name__ == "__main__":

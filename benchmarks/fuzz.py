@@ -6,8 +6,8 @@
 
 Inputs are changed copies of good ones, and of those changed ones that reached new lines of the program (fuzzing.py).
 Whatever is wrong with an input, reading it must end in a sentence (`UserError`), use no more than 1 GB of memory and
-5 seconds of the processor, and never end the process. The result is written after every reader; with a file of an
-earlier call, readers that it holds with the same seed and at least as many inputs are not run again.
+5 seconds of the processor, and never end the process. The result is written again and again; with a file of an earlier
+call with the same seed, its inputs count, unless a reader failed.
 
   failures    kinds of failures; must be 0
 """
@@ -15,8 +15,10 @@ earlier call, readers that it holds with the same seed and at least as many inpu
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +27,30 @@ sys.path.insert(0, str(REPOSITORY / "tests"))
 
 import fuzz_files  # noqa: E402
 import fuzz_systems  # noqa: E402
-from fuzzing import fuzz  # noqa: E402
+from fuzzing import Findings, fuzz  # noqa: E402
 from measure import write_result  # noqa: E402
 
 TARGETS = fuzz_files.TARGETS | fuzz_systems.TARGETS
 
 
-def fuzz_reader(name: str, inputs: int, seed: int) -> dict[str, Any]:
-    """What came of so many inputs of one reader."""
+def fuzz_reader(name: str, inputs: int, seed: int, known: Findings | None = None) -> Iterator[Findings]:
+    """What came of so many inputs of one reader, and on the way there.
+
+    Args:
+        known: what came of the first of them, in an earlier call
+    """
     # In memory where there is such a place: every input is a file.
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None) as folder:
-        found = fuzz(TARGETS[name], Path(folder) / "files", inputs, seed)
-    return found.to_json() | {"seed": seed}
+        yield from fuzz(TARGETS[name](Path(folder) / "files"), inputs, seed, known or Findings())
 
 
-def is_known(result: dict[str, Any] | None, inputs: int, seed: int) -> bool:
-    """Whether a reader was given as many inputs before, without a failure."""
-    return result is not None and result["seed"] == seed and result["inputs"] >= inputs and not result["failures"]
+def known_findings(readers: dict[str, Any], name: str, seed: int) -> Findings | None:
+    """What an earlier call with the same seed has found of a reader, unless that was a failure."""
+    result = dict(readers.get(name, {}))
+    if result.pop("seed", None) != seed or result["failures"]:
+        return None
+    return Findings.from_json(result)
 
 
 def main() -> None:
@@ -53,9 +61,12 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file to write the result to, and to go on from")
     arguments = parser.parse_args()
     readers = json.loads(arguments.json.read_text())["readers"] if arguments.json and arguments.json.exists() else {}
+    # What is asked to stop removes its files.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     for name in arguments.reader or TARGETS:
-        if not is_known(readers.get(name), arguments.inputs, arguments.seed):
-            readers[name] = fuzz_reader(name, arguments.inputs, arguments.seed)
+        known = known_findings(readers, name, arguments.seed)
+        for found in fuzz_reader(name, arguments.inputs, arguments.seed, known):
+            readers[name] = found.to_json() | {"seed": arguments.seed}
             failures = sum(len(result["failures"]) for result in readers.values())
             write_result(arguments.json, {"ratios": {"failures": failures}, "readers": readers})
         result = readers[name]

@@ -28,13 +28,16 @@ from fuzz_mutations import Mutator
 from transducer_gn.common.errors import UserError
 
 WATCHED = str(Path(__file__).resolve().parents[1] / "transducer_gn")
-# Seconds of processor time that one small input may take, and seconds after which the process is killed.
-SLOW, LOST = 5.0, 120
+# Seconds of processor time that one small input may take, and after which the process is killed if it does not heed
+# that; and seconds without any, on however busy a machine.
+SLOW, LOST, ASLEEP = 5.0, 30.0, 900
 # Bytes of memory that reading may add to what the process has; inputs have a few thousand bytes.
 ROOM = 1 << 30
 LARGEST_INPUT = 1 << 20
 MOST_KEPT = 2000
 MOST_PER_FAILURE = 3
+# So that what was found is known before all is done.
+MOST_PER_PROCESS = 20_000
 
 
 @dataclass(frozen=True)
@@ -202,7 +205,7 @@ class Fuzzer:
         findings, is_new_sentence = self.findings, False
         findings.inputs += 1
         self._present.seek(0)
-        self._present.write(len(content).to_bytes(8, "little") + content)
+        self._present.write(b"".join(n.to_bytes(8, "little") for n in (findings.inputs, len(content))) + content)
         start = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, SLOW)
         try:
@@ -230,18 +233,15 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def fuzz(make: Callable[[Path], Target], folder: Path, inputs: int, seed: int) -> Findings:
-    """Have so many inputs read, in as many processes as crashes make necessary.
+def fuzz(target: Target, inputs: int, seed: int, total: Findings) -> Iterator[Findings]:
+    """Have so many inputs read in all, in processes one after another; gives what was found after each of them.
 
     Args:
-        make: gives the target, whose files may go to a folder
-        folder: for these files
+        total: what was found before, which grows
     """
-    target, total = make(folder), Findings()
     while total.inputs < inputs:
-        found = _in_child(target, inputs - total.inputs, hash((seed, total.inputs)))
-        total.add(found)
-    return total
+        total.add(_in_child(target, min(MOST_PER_PROCESS, inputs - total.inputs), hash((seed, total.inputs))))
+        yield total
 
 
 def _in_child(target: Target, inputs: int, seed: int) -> Findings:
@@ -253,33 +253,52 @@ def _in_child(target: Target, inputs: int, seed: int) -> Findings:
         os.close(reading)
         _child(target, inputs, seed, present, writing)
     os.close(writing)
-    answer, before = b"", b""
+    answer = b""
     try:
+        watch = Watch(child, present)
         while True:
-            ready = select.select([reading], [], [], LOST)[0]
-            if ready:
+            if select.select([reading], [], [], 5)[0]:
                 piece = os.read(reading, 1 << 16)
                 answer += piece
                 if not piece:
                     break
-            elif present[: 1 << 12] == before:
+            elif watch.is_lost():
                 os.kill(child, signal.SIGKILL)
-            else:
-                before = present[: 1 << 12]
     finally:
         os.close(reading)
+        if not answer:
+            # It has ended, or this process is to end.
+            os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
     if answer:
         return Findings.from_json(json.loads(answer))
-    size = int.from_bytes(present[:8], "little")
-    died = Findings(inputs=1)
-    died.fail(f"the process died of signal {status & 127}", present[8 : 8 + size])
+    count, size = (int.from_bytes(present[start : start + 8], "little") for start in (0, 8))
+    died = Findings(inputs=count)
+    died.fail(f"the process died of signal {status & 127}", present[16 : 16 + size])
     return died
+
+
+class Watch:
+    """Tells whether a process will never be done with its present input."""
+
+    def __init__(self, child: int, present: mmap.mmap) -> None:
+        self._child, self._present = child, present
+        self._input = b""
+        self._since = self._used = 0.0
+
+    def is_lost(self) -> bool:
+        """Whether it has had enough time, of the processor or of the world, for the input that it has."""
+        ticks = Path(f"/proc/{self._child}/stat").read_text().rpartition(")")[2].split()[11:13]
+        used, now, number = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), time.monotonic(), self._present[:8]
+        if number != self._input:
+            self._input, self._since, self._used = number, now, used
+        return used - self._used > LOST or now - self._since > ASLEEP
 
 
 def _child(target: Target, inputs: int, seed: int, present: mmap.mmap, writing: int) -> None:
     """The child's life, which ends here."""
     code = 1
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         limit_memory()
         fuzzer = Fuzzer(target, seed, present)

@@ -22,15 +22,23 @@ find_python() {
 }
 
 set_up_environment() {
-  local wanted python
+  local wanted python installed=
   # The path is part of the sum: a venv copied or moved elsewhere does not work and is made anew.
-  wanted=$({
-    cat "$repository/requirements.txt" "$repository/setup.py"
-    # Of pyproject.toml only what is installed: other settings change nothing in the venv.
-    sed '/^\[tool/,$d' "$repository/pyproject.toml"
-    echo "$repository" "$venv"${TRANSDUCER_GN_TORCH:+ "$TRANSDUCER_GN_TORCH"}
-  } | sha256sum | cut -d' ' -f1)
-  if [ "$(cat "$venv/.installed" 2>/dev/null)" != "$wanted" ]; then
+  # Of pyproject.toml only what is installed counts: other settings change nothing in the venv. If one of these commands
+  # is killed, the sum is of something else, and what is installed must not be thrown away for it.
+  wanted=$(
+    set -o pipefail
+    {
+      cat "$repository/requirements.txt" "$repository/setup.py" &&
+        sed '/^\[tool/,$d' "$repository/pyproject.toml" &&
+        echo "$repository" "$venv"${TRANSDUCER_GN_TORCH:+ "$TRANSDUCER_GN_TORCH"}
+    } | sha256sum | cut -d' ' -f1
+  ) || {
+    echo "could not find out what must be installed; call again" >&2
+    return 1
+  }
+  [ ! -f "$venv/.installed" ] || read -r installed < "$venv/.installed" || true
+  if [ "$installed" != "$wanted" ]; then
     python=$(find_python) || return 1
     echo "Setting up $venv with $($python --version) (once; about two minutes)" >&2
     "$python" -m venv --clear "$venv"

@@ -1,30 +1,18 @@
 """A tiny mini corpus, prepared once for all tests that only read it, and tools to make small corpora."""
 
-import hashlib
-import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_corpora import REPOSITORY, TINY, write_chapter
+from small_corpora import REPOSITORY, TINY, environment_in, write_chapter
 
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory) -> dict[str, str]:
     """Environment variables with which prepare.sh uses this Python instead of installing one of its own."""
-    venv = tmp_path_factory.mktemp("venv")
-    (venv / "bin").mkdir()
-    python = venv / "bin" / "python"
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    python.chmod(0o755)
-    # What local/environment.sh sums up: without its stamp it would install.
-    content = "".join((REPOSITORY / name).read_text() for name in ("requirements.txt", "setup.py"))
-    installed = (REPOSITORY / "pyproject.toml").read_text().partition("[tool")[0]
-    stamp = hashlib.sha256(f"{content}{installed}{REPOSITORY} {venv}\n".encode()).hexdigest()
-    (venv / ".installed").write_text(stamp + "\n")
-    return os.environ | {"TRANSDUCER_GN_VENV": str(venv), "PYTHONPATH": str(REPOSITORY)}
+    return environment_in(tmp_path_factory.mktemp("venv"))
 
 
 @pytest.fixture(scope="session")

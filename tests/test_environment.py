@@ -52,3 +52,15 @@ def test_a_build_that_does_not_exist_ends_with_a_sentence(set_up):
     calls, result = set_up(TRANSDUCER_GN_TORCH="nothing")
     assert result.returncode != 0 and len(calls) == 1
     assert "there is no build nothing of this torch; see README.md" in result.stderr
+
+
+@pytest.mark.parametrize("program", ["cat", "sed", "sha256sum"])
+def test_a_killed_check_does_not_throw_away_what_is_installed(set_up, tmp_path, program):
+    set_up()
+    killed = tmp_path / "killed" / program
+    killed.parent.mkdir()
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o755)
+    calls, result = set_up(PATH=f"{killed.parent}:/usr/bin:/bin")
+    assert calls == [] and result.returncode != 0 and "what must be installed; call again" in result.stderr
+    assert set_up()[0] == []

@@ -21,9 +21,9 @@ def test_changed_files_end_in_a_sentence(reader, monkeypatch):
     specification = importlib.util.spec_from_file_location("fuzz_benchmark", BENCHMARKS / "fuzz.py")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    found = module.fuzz_reader(reader, inputs=300, seed=7)
-    assert found["inputs"] == 300
-    assert found["failures"] == {}
+    *_, found = module.fuzz_reader(reader, inputs=300, seed=7)
+    assert found.inputs == 300
+    assert found.failures == {}
 
 
 def test_one_number_cannot_stand_for_a_huge_tensor(tmp_path):

@@ -105,6 +105,15 @@ def test_roles_are_found_by_name_whatever_the_counts(read):
         ("runs:", "base: mine.yaml\nruns:", "stands on itself"),
         ("runs:", "base: none.yaml\nruns:", "there are no experiments .*none.yaml"),
         ("runs:", "runs: [", "cannot be read as YAML"),
+        # Found by fuzzing, and by reading what fuzzing had not reached yet.
+        ("runs:", "runs: " + "{" * 3000, "cannot be read as YAML"),
+        ("runs:", "counts: " + "9" * 5000 + "\nruns:", "cannot be read as YAML"),
+        ("runs:", "counts: 0x" + "f" * 5000 + "\nruns:", "a number is too large"),
+        ("role: baseline", f"config: [{'A' * 3000}]", "run root: config: there is no file 'AAA"),
+        ("second: the second", "second: [&a [1, 1], &b [*a, *a], [*b, *b]]", "second: must be a title, not a list"),
+        ("{epochs} epochs", "{epochs.x} epochs", "'epochs.x' is no name of the schedule"),
+        ("{epochs} epochs", "{epochs:>99999999999} epochs", "is no name of the schedule"),
+        ("runs:", 'base: "a\\0b"\nruns:', "cannot be read as YAML"),
     ],
 )
 def test_what_is_wrong_is_named(read, tmp_path, old, new, named):

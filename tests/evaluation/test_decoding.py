@@ -86,6 +86,14 @@ def test_what_was_begun_with_other_parameters_is_not_gone_on_with(whole, system,
     assert decoding.Unfinished(tmp_path / ".unfinished-test-x.jsonl", {"parameters": "own"}).read() == []
 
 
+def test_what_two_calls_wrote_side_by_side_counts_once(whole, tmp_path):
+    progress = decoding.Unfinished(tmp_path / ".unfinished-test-x.jsonl", {})
+    progress.read()
+    progress.add(whole.utterances[:4])
+    progress.add(whole.utterances[2:])
+    assert progress.read() == whole.utterances
+
+
 def test_files_say_the_same(whole, system, toy, tmp_path):
     decoder(tmp_path, system, toy).run()
     (path,) = tmp_path.glob("results-test-*.json")

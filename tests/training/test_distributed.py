@@ -126,6 +126,19 @@ def test_a_rank_dies_with_its_launcher_from_the_first(monkeypatch):
     assert done == [1234]
 
 
+def test_a_rank_whose_peer_never_comes_says_so(monkeypatch, caplog):
+    monkeypatch.setattr(distributed, "COURTESY", 0)
+    # A store that is there before the first of two ranks, as under torchrun's agent.
+    store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    agent = {"TORCHELASTIC_USE_AGENT_STORE": True, "GROUP_WORLD_SIZE": 1}
+    for name, value in (environment(0, store.port) | agent).items():
+        monkeypatch.setenv(name, str(value))
+    with pytest.raises(SystemExit) as ended, join_world("cpu", 1):
+        pass
+    assert ended.value.code == 1 and "rank 0 waits in vain for another rank" in caplog.text
+    assert not dist.is_initialized()
+
+
 def join_and_die(rank, attempt, port, delay):
     """A rank under torchrun's agent that ends without a word to anybody."""
     time.sleep(delay)

@@ -24,8 +24,21 @@ def faults(monkeypatch) -> ModuleType:
 
 @pytest.mark.timeout(900)
 def test_every_kind_of_fault_once(faults, tmp_path):
-    if not sys.modules["fault_injection"].can_do_all(tmp_path):
+    injection = sys.modules["fault_injection"]
+    if not injection.can_do_all(tmp_path):
         pytest.skip("needs a user who can mount a small disk and make folders read-only")
-    result = faults.disturbed_runs(len(faults.FAULTS), seed=1, work=tmp_path)
-    assert result["different"] == []
-    assert result["by kind"] == dict.fromkeys(sorted(faults.FAULTS), 1)
+    tally = faults.Tally(seed=1)
+    faults.PARTS["training"](len(injection.FAULTS), tally, tmp_path, note=lambda _: None)
+    assert tally.lost == []
+    assert tally.kinds == dict.fromkeys(injection.FAULTS, 1)
+
+
+@pytest.mark.timeout(900)
+def test_a_decode_ends_with_the_same_results(faults, tmp_path):
+    kinds = ["SIGTERM", "kill -9 of all processes", "kill -9 while a file is written", "unfinished results cut off"]
+    told = []
+    tally = faults.Tally(seed=1)
+    faults.PARTS["decode"](len(kinds), tally, tmp_path, note=lambda tally: told.append(tally.faults))
+    assert tally.lost == []
+    assert kinds == sorted(tally.kinds) and set(tally.kinds.values()) == {1}
+    assert told[-1] == len(kinds) and tally.size >= 4

@@ -1,8 +1,12 @@
 """Invariant: what training writes is complete, readable while it runs, and without repetition after a resume."""
 
 import json
+import logging
 import subprocess
 import sys
+import threading
+from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -99,6 +103,36 @@ def test_log_names_versions_commit_and_settings(train, tmp_path):
         f"backend {resolve_backend('auto', torch.device('cpu'))}",
     ):
         assert text in log
+
+
+def test_a_full_disk_is_no_traceback_of_the_log(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(logging, "raiseExceptions", True)
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", root.handlers[:])
+    (tmp_path / "log-1.txt").symlink_to("/dev/full")
+    start_log(tmp_path, rank=1)
+    logging.info("a line")
+    for handler in root.handlers:
+        with suppress(OSError):
+            handler.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_curves_that_cannot_be_written_are_a_sentence(tmp_path, monkeypatch, caplog):
+    others = []
+    monkeypatch.setattr(threading, "excepthook", logbook.in_a_sentence(others.append))
+    curves = logbook.open_curves(tmp_path, 0)
+    worker = curves.file_writer.event_writer._async_writer._worker
+    worker._record_writer = None
+    curves.add_scalar("a", 1.0, 1)
+    worker.join(60)
+    # What is no matter of files is none of its business.
+    assert [type(other.exc_value) for other in others] == [AttributeError] and not caplog.messages
+    for error, said in ((OSError(28, "No space left on device"), 1), (ValueError(), 0)):
+        threading.excepthook(SimpleNamespace(thread=worker, exc_value=error))
+        assert sum("curves for tensorboard cannot be written" in line for line in caplog.messages) == 1
+        assert len(others) == 2 - said
 
 
 def test_packages_that_are_missing_are_left_out_of_the_versions(monkeypatch):

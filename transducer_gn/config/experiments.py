@@ -14,6 +14,7 @@ import yaml
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.protocols import IsDataclass
+from transducer_gn.common.typed import MOST_BITS, shown
 from transducer_gn.config.experiment import Config
 
 ROLES = ("baseline", "challenger", "lookahead")
@@ -57,7 +58,7 @@ class ScheduleConfig:
         while isinstance(value, str):
             numbers = [name.name for name in fields(self) if name.name != "counts"]
             if value not in numbers or value in seen:
-                raise UserError(f"{place}: must be a whole number or one of {', '.join(numbers)}, not {value!r}")
+                raise UserError(f"{place}: must be a whole number or one of {', '.join(numbers)}, not {shown(value)}")
             seen.append(value)
             value = getattr(self, value)
         return value
@@ -122,7 +123,7 @@ class Experiments:
                 settings = {name: value.replace(COUNT, str(count)) for name, value in run.settings.items()}
                 name = run.name.replace(COUNT, str(count))
                 runs.append(replace(run, name=name, epochs=epochs, after=after, settings=settings))
-        titles = {name: title.format(**asdict(schedule)) for name, title in self.stages.items()}
+        titles = {name: with_numbers(title, schedule) for name, title in self.stages.items()}
         return Experiments(self.path, schedule, titles, tuple(runs))
 
     def in_role(self, role: str, names: list[str]) -> list[str]:
@@ -137,11 +138,13 @@ def read_experiments(path: Path) -> Experiments:
         if name not in content:
             raise UserError(f"{path}: there is no section {name}, here or in its base")
     schedule = read_schedule(path, content["schedule"])
-    stages = {name: str(title) for name, title in content["stages"].items()}
+    stages = content["stages"]
     for name, title in stages.items():
+        if not isinstance(title, str):
+            raise UserError(f"{path}: stages: {name}: must be a title, not {shown(title)}")
         try:
-            title.format(**asdict(schedule))
-        except (KeyError, IndexError, ValueError) as error:
+            with_numbers(title, schedule)
+        except KeyError as error:
             raise UserError(f"{path}: stages: {name}: {error} is no name of the schedule") from error
     runs = [read_run(path, name, values) for name, values in content["runs"].items()]
     check_places(path, stages, runs)
@@ -153,15 +156,35 @@ def read_experiments(path: Path) -> Experiments:
     return found
 
 
+def with_numbers(title: str, schedule: ScheduleConfig) -> str:
+    """A title with the schedule's numbers in place of their names; KeyError with one that is none of them."""
+    numbers = asdict(schedule)
+    return re.sub("{(.*?)}", lambda found: str(numbers[found[1]]), title)
+
+
+class Loader(yaml.SafeLoader):
+    """Reads YAML without running code from it, and without numbers that take long to be written out."""
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """A whole number."""
+        value: int = super().construct_yaml_int(node)
+        if value.bit_length() > MOST_BITS:
+            raise ValueError("a number is too large")
+        return value
+
+
+Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_yaml_int)
+
+
 def read_layers(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """The sections of a file, on top of those of its base: fields of a run replace the base's."""
-    if path.resolve() in above:
-        raise UserError(f"{path}: stands on itself; remove a base")
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if path.resolve() in above:
+            raise UserError(f"{path}: stands on itself; remove a base")
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader)
     except OSError as error:
         raise UserError(f"there are no experiments {path}; name a file of them with --experiments") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read as YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise UserError(f"{path}: must hold the sections {', '.join(SECTIONS)}")
@@ -170,7 +193,7 @@ def read_layers(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
         if name not in SECTIONS:
             raise UserError(f"{path}: {name}: is no section; there are base, {', '.join(SECTIONS)}")
         if not isinstance(section, dict):
-            raise UserError(f"{path}: {name}: must hold names and values, not {section!r}")
+            raise UserError(f"{path}: {name}: must hold names and values, not {shown(section)}")
     resolve_files(path, content.get("runs", {}))
     if base is None:
         return content
@@ -187,15 +210,23 @@ def resolve_files(path: Path, runs: dict[str, Any]) -> None:
     """Turn names of settings files, which are relative to the file that gives them, into paths."""
     for name, values in runs.items():
         if not isinstance(values, dict):
-            raise UserError(f"{path}: run {name}: must hold fields and values, not {values!r}")
+            raise UserError(f"{path}: run {name}: must hold fields and values, not {shown(values)}")
         files = values.get("config", [])
         if not isinstance(files, list):
-            raise UserError(f"{path}: run {name}: config: must be a list of files, not {files!r}")
+            raise UserError(f"{path}: run {name}: config: must be a list of files, not {shown(files)}")
         for file in files:
-            if not (path.parent / str(file)).is_file():
-                raise UserError(f"{path}: run {name}: config: there is no file {path.parent / str(file)}")
+            if not isinstance(file, str) or not is_file(path.parent / file):
+                raise UserError(f"{path}: run {name}: config: there is no file {shown(file)} in {path.parent}")
         if "config" in values:
-            values["config"] = [(path.parent / str(file)).resolve() for file in files]
+            values["config"] = [(path.parent / file).resolve() for file in files]
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; a name that none can have is no error."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def read_schedule(path: Path, values: dict[str, Any]) -> ScheduleConfig:
@@ -208,10 +239,10 @@ def read_schedule(path: Path, values: dict[str, Any]) -> ScheduleConfig:
         if name not in values:
             raise UserError(f"{path}: schedule: {name} is missing")
         if name != "counts" and not (is_whole(values[name]) or isinstance(values[name], str)):
-            raise UserError(f"{path}: schedule: {name}: must be a whole number, not {values[name]!r}")
+            raise UserError(f"{path}: schedule: {name}: must be a whole number, not {shown(values[name])}")
     counts = values["counts"]
     if not isinstance(counts, list) or not all(map(is_whole, counts)):
-        raise UserError(f"{path}: schedule: counts: must be a list of whole numbers, not {counts!r}")
+        raise UserError(f"{path}: schedule: counts: must be a list of whole numbers, not {shown(counts)}")
     return ScheduleConfig(**{**values, "counts": tuple(counts)})
 
 
@@ -230,12 +261,12 @@ def read_run(path: Path, name: str, values: dict[str, Any]) -> RunConfig:
         kind, words = KINDS[key]
         is_number = kind == (int, str) and not (is_whole(value) or isinstance(value, str))
         if not isinstance(value, kind) or is_number:
-            raise UserError(f"{place}: {key}: must be {words}, not {value!r}")
+            raise UserError(f"{place}: {key}: must be {words}, not {shown(value)}")
     for key, item in known.items():
         if item.default is MISSING and item.default_factory is MISSING and key not in values:
             raise UserError(f"{place}: {key} is missing")
     if values.get("role", ROLES[0]) not in ROLES:
-        raise UserError(f"{place}: role: must be {KINDS['role'][1]}, not {values['role']!r}")
+        raise UserError(f"{place}: role: must be {KINDS['role'][1]}, not {shown(values['role'])}")
     settings, files = read_settings(place, values.get("settings", {})), tuple(values.get("config", ()))
     return RunConfig(**{**values, "name": str(name), "settings": settings, "config": files})
 
@@ -247,7 +278,7 @@ def read_settings(place: str, settings: dict[str, Any]) -> dict[str, str]:
         if name not in known:
             raise UserError(f"{place}: settings: {name}: is no setting of train.py; see its --help")
         if isinstance(value, dict):
-            raise UserError(f"{place}: settings: {name}: must be one value, not {value!r}")
+            raise UserError(f"{place}: settings: {name}: must be one value, not {shown(value)}")
     return {name: value if isinstance(value, str) else yaml_word(value) for name, value in settings.items()}
 
 

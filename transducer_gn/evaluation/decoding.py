@@ -148,8 +148,10 @@ class Unfinished:
             first, *lines = self._path.read_text(encoding="utf-8").split("\n")
             if not same_inputs(parse_json(first), self._identity):
                 raise ValueError("another system")
-            # What follows the last line end was cut off.
-            found = [read_entry(Recognised, parse_json(line)) for line in lines[:-1]]
+            # What follows the last line end was cut off. A call that was killed may have left a decode running, which
+            # wrote here beside another: each utterance counts once.
+            entries = [read_entry(Recognised, parse_json(line)) for line in lines[:-1]]
+            found = list({utterance.id: utterance for utterance in entries}.values())
         except (OSError, ValueError, TypeError, KeyError):
             found = []
         self._rewrite(found)

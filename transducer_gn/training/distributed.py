@@ -113,22 +113,25 @@ def join_world(wanted: str, hang_timeout: float) -> Iterator[World]:
     if LAUNCHED in os.environ:
         die_with_parent(int(os.environ[LAUNCHED]))
     backend, patience = "nccl" if device.type == "cuda" else "gloo", timedelta(seconds=hang_timeout)
-    store, rank, size = next(rendezvous("env://", timeout=patience))
-    dist.init_process_group(backend, timeout=patience, store=keys_of_this_attempt(store), rank=rank, world_size=size)
-    world = World(rank, size, device)
+    world = World(int(os.environ["RANK"]), size, device)
     try:
+        store, rank, size = next(rendezvous("env://", timeout=patience))
+        store = keys_of_this_attempt(store)
+        dist.init_process_group(backend, timeout=patience, store=store, rank=rank, world_size=size)
         world.group = dist.new_group(backend="gloo", timeout=patience)
         yield world
     except RuntimeError as error:
         if not is_loss_of_a_rank(error):
             raise
         # The one that was lost says why, and must be heard first; a traceback of this one would hide it.
-        logging.error("rank %d waits in vain for another rank, which has ended or hangs", rank)
+        logging.error("rank %d waits in vain for another rank, which has ended or hangs", world.rank)
         time.sleep(COURTESY)
         sys.exit(1)
     finally:
         world.group = None
-        dist.destroy_process_group()
+        # A rank that waited in vain at the very beginning has none.
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 def is_loss_of_a_rank(error: RuntimeError) -> bool:

@@ -4,8 +4,9 @@ import json
 import logging
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from importlib import metadata
@@ -102,6 +103,25 @@ def open_curves(folder: Path, step: int) -> "SummaryWriter | None":
     return SummaryWriter(folder, purge_step=step + 1)
 
 
+def in_a_sentence(
+    otherwise: Callable[[threading.ExceptHookArgs], object],
+) -> Callable[[threading.ExceptHookArgs], None]:
+    """Says what goes wrong with the files of curves without a traceback; whoever writes to them next gets the error.
+
+    Args:
+        otherwise: what is done about everything else that threads end with
+    """
+
+    def say(arguments: threading.ExceptHookArgs) -> None:
+        writes_curves = type(arguments.thread).__module__.startswith("tensorboard.")
+        if writes_curves and isinstance(arguments.exc_value, OSError):
+            logging.warning("curves for tensorboard cannot be written: %s", arguments.exc_value)
+        else:
+            otherwise(arguments)
+
+    return say
+
+
 def drop_later_metrics(path: Path, step: int) -> None:
     """Remove lines of updates after `step`, and lines that were cut off."""
     if not path.exists():
@@ -116,7 +136,13 @@ def drop_later_metrics(path: Path, step: int) -> None:
 
 
 def start_log(folder: Path, rank: int) -> None:
-    """Send log messages to a file of this rank, and from the first rank to standard error."""
+    """Send log messages to a file of this rank, and from the first rank to standard error.
+
+    Where they cannot be written, since the disk is full or forbids it, nobody is told by a traceback: what must be
+    written cannot be, either, and that ends in a sentence.
+    """
+    logging.raiseExceptions = False
+    threading.excepthook = in_a_sentence(threading.excepthook)
     handlers: list[logging.Handler] = [logging.FileHandler(folder / f"log-{rank}.txt", encoding="utf-8")]
     if rank == 0:
         console = logging.StreamHandler()

@@ -1,0 +1,124 @@
+"""The commands that are disturbed: prepare.sh, decode.py and run.sh, each on something tiny."""
+
+import json
+import re
+import shlex
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from fault_commands import Command
+from fault_injection import REPOSITORY, Life
+from small_corpora import TINY, environment_in, tree_bytes, write_chapter
+from toy_data import ToyData, make_toy_data, toy_settings
+
+from transducer_gn.config import config_parser, read_config
+from transducer_gn.training.distributed import World
+from transducer_gn.training.trainer import Trainer
+
+RECIPE = REPOSITORY / "egs" / "librispeech" / "ASR"
+STAGE = re.compile(r"stage \d+: [^\n]*\n")
+# Utterances of a set to decode, and those that make one stage of it.
+UTTERANCES, LINES = 60, 10
+LOCK = ".lock"
+PIECES = 22
+
+
+def stages_said(life: Life) -> list[str]:
+    """The lines with which stages begin."""
+    return [line.strip() for line in STAGE.findall(life.said())]
+
+
+def files_of(folder: Path) -> dict[str, Any]:
+    """All files but locks; one that was left behind is a difference, too."""
+    return {name: content for name, content in tree_bytes(folder).items() if Path(name).name != LOCK}
+
+
+def prepare_command(work: Path) -> Command:
+    """A mini corpus of a few minutes, spoken and prepared."""
+    folder = work / "prepared"
+    environment = environment_in(work / "venv") | {"OMP_NUM_THREADS": "1"}
+    speak = [sys.executable, str(REPOSITORY / "local" / "make_mini_corpus.py"), "--corpus-dir", str(folder / "corpus")]
+    prepare = [str(REPOSITORY / "prepare.sh"), "--data-dir", str(folder), "--stage", "1", "--vocab-sizes", "60,32"]
+    prepare += ["--nj", "2", "--shar", "--shard-size", "20"]
+    lines = ["echo stage 0: corpus", shlex.join([*speak, *TINY, "--nj", "2"]), shlex.join(prepare)]
+    return Command(["bash", "-ec", "\n".join(lines)], environment, folder, stages_said, files_of)
+
+
+def tens_decoded(life: Life) -> list[str]:
+    """How far a decode is: its parts, in tens of utterances."""
+    found = ["start"]
+    for part in ("dev", "test"):
+        lines = UTTERANCES if any(life.folder.glob(f"*_search/results-{part}-*.json")) else -1
+        for path in life.folder.glob(f"*_search/.unfinished-{part}-*"):
+            with suppress(FileNotFoundError):
+                lines = max(lines, path.read_bytes().count(b"\n") - 1)
+        found += [f"{part} from utterance {start}" for start in range(0, lines + 1, LINES)]
+    return found
+
+
+def decode_command(work: Path) -> Command:
+    """A tiny system, barely trained, and two sets of many short utterances."""
+    data = make_toy_data(work / "data", train=24, dev=UTTERANCES, seed=3)
+    trained, folder = work / "trained", work / "decoded"
+    trained.mkdir()
+    settings = toy_settings(data, **{"training.memory_scan": "false", "training.epochs": 1})
+    # A trainer listens to signals itself, and goes on doing so.
+    listener = signal.getsignal(signal.SIGTERM)
+    Trainer(read_config(config_parser(None), settings)[0], trained, World()).run()
+    signal.signal(signal.SIGTERM, listener)
+    # The folder is removed before every run.
+    decode = shlex.join([sys.executable, str(RECIPE / "decode.py"), "--exp-dir", str(folder), "--beam", "4"])
+    link = shlex.join(["ln", "-sf", *(str(trained / name) for name in ("epoch-1.pt", "best.json")), str(folder)])
+    words = ["bash", "-ec", f"{link}\n{decode} --max-duration 1"]
+    environment = environment_in(work / "venv") | {"OMP_NUM_THREADS": "1"}
+    return Command(words, environment, folder, tens_decoded, files_of, ".unfinished-*", has_children=False)
+
+
+def results_of(folder: Path) -> dict[str, Any]:
+    """What run.sh makes, without times: the data and results byte for byte, parameters, metrics but for seconds."""
+    data, runs = folder / "data", folder / "exp"
+    found = {f"data/{name}": content for name, content in files_of(data).items()}
+    for name, content in files_of(runs).items():
+        path = runs / name
+        if path.suffix == ".pt":
+            stored = torch.load(path, weights_only=True)
+            found[name] = [tensor.numpy().tobytes() for kind in (stored["model"], stored["average"]["parameters"])
+                           for tensor in kind.values()]  # fmt: skip
+        elif path.name == "metrics.jsonl":
+            found[name] = [without_seconds(json.loads(line)) for line in content.decode().splitlines()]
+        elif path.suffix == ".json":
+            found[name] = without_seconds(json.loads(content))
+        else:
+            # Logs, events and pages hold times; that they are there is compared.
+            found[name] = None
+    return found
+
+
+def without_seconds(value: Any) -> Any:
+    """JSON without what was timed."""
+    if isinstance(value, dict):
+        return {name: without_seconds(item) for name, item in value.items() if not name.startswith("seconds")}
+    return [without_seconds(item) for item in value] if isinstance(value, list) else value
+
+
+def run_command(work: Path) -> Command:
+    """All of run.sh on a corpus of noise: data, three trainings, decoding, emission times, report."""
+    corpus, folder = work / "corpus", work / "run"
+    for part, speaker, count in (("train-a", 1, 12), ("train-a", 2, 12), ("dev-a", 3, 6), ("test-a", 4, 6)):
+        write_chapter(corpus / part / str(speaker) / "7", [f"{speaker}-7-{index:04d}" for index in range(count)])
+    changes = {"training.memory_scan": "false", "training.save_interval": 2, "training.log_interval": 1}
+    settings = toy_settings(ToyData(folder / "data", PIECES), **changes, **{"data.batches.max_duration": 4})
+    for name in ("conf", "global"):
+        (work / f"{name}.yaml").write_text("{}\n")
+    words = [str(RECIPE / "run.sh"), "--corpus", str(corpus), "--experiments", "near", "--epochs", "2"]
+    words += ["--branch-epoch", "1", "--beam", "2", "--jobs", "2", "--latency-utterances", "4"]
+    words += ["--data-dir", str(folder / "data"), "--exp-root", str(folder / "exp")]
+    words += ["--conf", str(work / "conf.yaml"), "--global-conf", str(work / "global.yaml")]
+    words += ["--prepare-flags", f"--vocab-sizes {PIECES} --speed-factors none --nj 2"]
+    words += ["--train-flags", " ".join(settings)]
+    environment = environment_in(work / "venv") | {"OMP_NUM_THREADS": "1"}
+    return Command(words, environment, folder, stages_said, results_of)
