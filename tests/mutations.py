@@ -60,11 +60,13 @@ class Bench:
         root: the tree
         copies: those not in use
         executed: what each test did on the unchanged tree
+        sound: tests that were seen to pass alone, too, on the unchanged tree
     """
 
     root: Path
     copies: Queue[Path] = field(default_factory=Queue)
     executed: dict[str, Executed] = field(default_factory=dict)
+    sound: set[str] = field(default_factory=set)
 
     def add_copy(self, folder: Path) -> None:
         """Make one more copy, for one more mutant at a time."""
@@ -143,7 +145,8 @@ class Bench:
             return "survived", ""
         blamed = [failed] if failed in tests else tests
         # What fails without the mutant too says nothing of it: it may depend on its neighbours, or on other work here.
-        if run_tests(copy, blamed, limit)[0] == 0:
+        if failed in self.sound or run_tests(copy, blamed, limit)[0] == 0:
+            self.sound.update([failed] if failed else [])
             return "timed out" if code is None else "killed", failed or blamed[0]
         print(f"left out, since it fails without any mutant: {' '.join(blamed)}", flush=True)
         for test in blamed:

@@ -1,6 +1,7 @@
 """Invariant: what training writes is complete, readable while it runs, and without repetition after a resume."""
 
 import json
+import logging
 import subprocess
 import sys
 
@@ -99,6 +100,27 @@ def test_log_names_versions_commit_and_settings(train, tmp_path):
         f"backend {resolve_backend('auto', torch.device('cpu'))}",
     ):
         assert text in log
+
+
+@pytest.fixture
+def own_log(monkeypatch):
+    """A root logger that is afterwards as it was."""
+    root = logging.getLogger()
+    level = root.level
+    monkeypatch.setattr(root, "handlers", [])
+    yield
+    for handler in root.handlers:
+        handler.close()
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("own_log")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_every_rank_keeps_a_log_and_the_first_one_speaks(rank, tmp_path, capsys):
+    start_log(tmp_path, rank)
+    logging.info("something happens")
+    assert "INFO something happens\n" in (tmp_path / f"log-{rank}.txt").read_text()
+    assert ("something happens" in capsys.readouterr().err) == (rank == 0)
 
 
 def test_packages_that_are_missing_are_left_out_of_the_versions(monkeypatch):
