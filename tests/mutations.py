@@ -264,7 +264,7 @@ def parse_arguments() -> argparse.Namespace:
         "--seconds", type=float, default=120, help="of tests that execute a mutant's line, the quickest (120)"
     )
     parser.add_argument("--files", type=int, default=1, help="test files nearest to a mutant, run whole at last (1)")
-    parser.add_argument("--tests", nargs="+", default=["tests"], help="folders of the tests to run (tests)")
+    parser.add_argument("--tests", nargs="+", default=["tests"], help="folders or files of the tests to run (tests)")
     parser.add_argument("--again", action="store_true", help="try those that survived once more")
     default = ["lattice", "search", "training", "recognition"]
     parser.add_argument("--packages", nargs="+", default=default, help=f"of transducer_gn ({' '.join(default)})")

@@ -44,6 +44,7 @@ def faults(folder: Path, text: str) -> set[tuple[str, str]]:
         ("é = 'ü'; x = a + b", {("operator", "é = 'ü'; x = (a - b)")}),
         ("def f(x: Literal[1]) -> Literal[2]:\n    '''Three 3.'''\n    raise ValueError(f'{4}')", set()),
         ("logging.info('a', 1 + 1)", set()),
+        ("logging.getLogger('a').setLevel(1)", set()),
         ("import a\nfrom b import c", set()),
     ],
 )
