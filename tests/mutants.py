@@ -154,8 +154,8 @@ def _is_talk(node: ast.AST) -> bool:
     if not isinstance(call, ast.Call):
         return isinstance(call, ast.Constant)
     function = call.func
-    while isinstance(function, ast.Attribute):
-        function = function.value
+    while isinstance(function, ast.Attribute | ast.Call):
+        function = function.value if isinstance(function, ast.Attribute) else function.func
     return isinstance(function, ast.Name) and function.id in LOGGING
 
 

@@ -60,11 +60,13 @@ class Bench:
         root: the tree
         copies: those not in use
         executed: what each test did on the unchanged tree
+        sound: tests that were seen to pass alone, too, on the unchanged tree
     """
 
     root: Path
     copies: Queue[Path] = field(default_factory=Queue)
     executed: dict[str, Executed] = field(default_factory=dict)
+    sound: set[str] = field(default_factory=set)
 
     def add_copy(self, folder: Path) -> None:
         """Make one more copy, for one more mutant at a time."""
@@ -143,7 +145,8 @@ class Bench:
             return "survived", ""
         blamed = [failed] if failed in tests else tests
         # What fails without the mutant too says nothing of it: it may depend on its neighbours, or on other work here.
-        if run_tests(copy, blamed, limit)[0] == 0:
+        if failed in self.sound or run_tests(copy, blamed, limit)[0] == 0:
+            self.sound.update([failed] if failed else [])
             return "timed out" if code is None else "killed", failed or blamed[0]
         print(f"left out, since it fails without any mutant: {' '.join(blamed)}", flush=True)
         for test in blamed:
@@ -261,7 +264,7 @@ def parse_arguments() -> argparse.Namespace:
         "--seconds", type=float, default=120, help="of tests that execute a mutant's line, the quickest (120)"
     )
     parser.add_argument("--files", type=int, default=1, help="test files nearest to a mutant, run whole at last (1)")
-    parser.add_argument("--tests", nargs="+", default=["tests"], help="folders of the tests to run (tests)")
+    parser.add_argument("--tests", nargs="+", default=["tests"], help="folders or files of the tests to run (tests)")
     parser.add_argument("--again", action="store_true", help="try those that survived once more")
     default = ["lattice", "search", "training", "recognition"]
     parser.add_argument("--packages", nargs="+", default=default, help=f"of transducer_gn ({' '.join(default)})")

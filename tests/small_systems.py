@@ -15,6 +15,7 @@ from transducer_gn.config import (
     PredictorConfig,
     StreamingConfig,
 )
+from transducer_gn.data.batches import Batch
 from transducer_gn.data.tokenizer import Tokenizer, train_tokenizer
 from transducer_gn.model.transducer import Transducer, build_model
 from transducer_gn.recognition.averaging import RunningAverage
@@ -96,3 +97,20 @@ def write_model(
         training=TrainingState({}, {}, {}, {}, {}, [], []),
     )
     checkpoint.save(path)
+
+
+def batch_of(features: list[torch.Tensor]) -> Batch:
+    """A batch of utterances' features [T', 80]."""
+    count = len(features)
+    return Batch(
+        features=torch.nn.utils.rnn.pad_sequence(features, batch_first=True),
+        feature_lengths=torch.tensor([len(one) for one in features]),
+        tokens=torch.zeros(count, 0, dtype=torch.long),
+        token_lengths=torch.zeros(count, dtype=torch.long),
+        texts=[""] * count,
+        ids=[f"utterance-{n}" for n in range(count)],
+        groups=[""] * count,
+        units=[""] * count,
+        durations=torch.tensor([len(one) / 100 for one in features]),
+        custom=[{}] * count,
+    )

@@ -44,6 +44,7 @@ def faults(folder: Path, text: str) -> set[tuple[str, str]]:
         ("é = 'ü'; x = a + b", {("operator", "é = 'ü'; x = (a - b)")}),
         ("def f(x: Literal[1]) -> Literal[2]:\n    '''Three 3.'''\n    raise ValueError(f'{4}')", set()),
         ("logging.info('a', 1 + 1)", set()),
+        ("logging.getLogger('a').setLevel(1)", set()),
         ("import a\nfrom b import c", set()),
     ],
 )
@@ -146,11 +147,14 @@ def bench(tree, tmp_path):
 
 
 def test_outcomes(bench, monkeypatch):
-    monkeypatch.setattr("mutations.SECONDS_MORE", 8)
     path = bench.root / "transducer_gn" / "core.py"
     mutants = {(each.line, each.after): each for each in mutants_of(bench.root, path)}
     wanted = {(2, "(x - x)"): "survived", (2, "return None"): "killed", (7, "x += 1"): "timed out"}
-    results = [bench.try_mutant(mutants[each], bench.batches(mutants[each], 60, 1)) for each in wanted]
+    results = []
+    for each, outcome in wanted.items():
+        # Whoever must be waited for is not waited for as long; and yet a busy machine must be able to do the work.
+        monkeypatch.setattr("mutations.SECONDS_MORE", 15 if outcome == "timed out" else 120)
+        results.append(bench.try_mutant(mutants[each], bench.batches(mutants[each], 60, 1)))
     assert [each["outcome"] for each in results] == list(wanted.values())
     assert [each["by"] for each in results] == [
         "",

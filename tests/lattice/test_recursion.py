@@ -12,7 +12,7 @@ import oracles
 import pytest
 import torch
 
-from transducer_gn.lattice import recursion
+from transducer_gn.lattice import diagonals, recursion
 from transducer_gn.lattice.recursion import resolve_backend, sequence_scores
 
 K2_REFERENCE = json.loads((Path(__file__).parents[1] / "fixtures" / "k2_recursion_reference.json").read_text())["cases"]
@@ -263,6 +263,11 @@ def test_bad_input_is_named(change, message):
     )
     with pytest.raises(ValueError, match=message):
         sequence_scores(**(arguments | change))
+
+
+def test_the_last_point_of_a_sequence_without_frames_is_the_first_of_all():
+    found = diagonals.final_points(torch.tensor([2, 0, 0, 3]), torch.tensor([4, 1, 0, 0]))
+    assert [x.tolist() for x in found] == [[3 + 2, 0, 0, 0], [0, 1, 2, 3], [2, 0, 0, 0]]
 
 
 @pytest.fixture

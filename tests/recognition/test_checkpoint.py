@@ -112,7 +112,19 @@ def test_a_checkpoint_that_lacks_something_is_named(checkpoint, tmp_path):
     content = torch.load(path, weights_only=True)
     del content["average"]
     torch.save(content, path)
-    with pytest.raises(UserError, match="epoch-1.pt is of another version of this program.*'average'"):
+    with pytest.raises(
+        UserError, match=r"epoch-1.pt is of another version of this program: its parts are others \('average'\)"
+    ):
+        load_checkpoint(path)
+
+
+def test_settings_that_make_no_sense_are_named_as_elsewhere(checkpoint, tmp_path):
+    path = tmp_path / "epoch-1.pt"
+    checkpoint.save(path)
+    content = torch.load(path, weights_only=True)
+    content["config"]["normalisation"]["alpha"] = 1.5
+    torch.save(content, path)
+    with pytest.raises(UserError, match=r"epoch-1.pt is of another version of this program: normalisation.alpha"):
         load_checkpoint(path)
 
 

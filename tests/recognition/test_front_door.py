@@ -103,6 +103,8 @@ def test_systems_without_chunks_transcribe_but_do_not_stream(tmp_path: Path, fol
         system.stream()
     with pytest.raises(UserError, match="there is none"):
         system.transcribe(torch.zeros(0))
+    with pytest.raises(UserError, match="--chunk: this system looks ahead and has no chunks"):
+        system.transcribe(folder / "0.wav", RecognitionConfig(chunk=4))
 
 
 def test_a_folder_stands_for_its_best_epoch(tmp_path: Path, checkpoint: Path) -> None:

@@ -139,6 +139,27 @@ def test_what_is_no_terminal_gets_final_texts_alone():
     assert display.output.getvalue() == "a: one two\nb: there is no such file\n"
 
 
+class Pipe(io.TextIOWrapper):
+    """An output that keeps back what is written until it is told not to, as a pipe does."""
+
+    def arrived(self) -> str:
+        return self.buffer.getvalue().decode()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda display: display.show("a", transcript("one two"), 1.0),
+        lambda display: display.show_final("a", transcript("one two"), 1.0, Revisions()),
+        lambda display: display.show_failure("a", "two bad words"),
+    ],
+)
+def test_whoever_reads_along_gets_each_text_at_once(call):
+    output = Pipe(io.BytesIO())
+    call(Display(as_json=True, output=output))
+    assert "two" in output.arrived() and output.arrived().endswith("\n")
+
+
 def test_the_real_time_factor_is_work_per_audio():
     assert Totals(audio_seconds=8.0, wall_seconds=2.0).real_time_factor == 0.25
     assert "real-time factor 0.250" in Totals(audio_seconds=8.0, wall_seconds=2.0).sentence()

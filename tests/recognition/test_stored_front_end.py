@@ -12,7 +12,13 @@ from small_moonshine import SMALL, audio, small_moonshine
 from transducer_gn.config import FrontEndConfig
 from transducer_gn.model.moonshine_features import MoonshineFeatures, VectorSums
 from transducer_gn.recognition import stored_front_end
-from transducer_gn.recognition.stored_front_end import FrontEndExtractor, fit_front_end, read_front_end, store_front_end
+from transducer_gn.recognition.stored_front_end import (
+    FrontEndExtractor,
+    fit_front_end,
+    read_front_end,
+    store_front_end,
+    sums_of,
+)
 
 CONFIG = FrontEndConfig("moonshine-tiny", layers=[1, 3], right=320)
 
@@ -59,3 +65,27 @@ def test_the_standardisation_is_of_utterances_spread_over_all(count, front_end, 
     # As many as are wanted but for rounding, at even distances, from the first on.
     assert min(count, 2) <= len(heard) <= 4 and heard[0] == 0
     assert len({b - a for a, b in pairwise(heard)}) <= 1 and count - heard[-1] <= count / 2 + 1
+
+
+class Recorded:
+    """An utterance whose audio lies in a folder."""
+
+    def __init__(self, samples, folder=None):
+        self.samples, self.folder = samples, folder
+
+    def with_recording_path_prefix(self, folder):
+        return Recorded(self.samples, folder)
+
+    def load_audio(self):
+        assert self.folder == "here"
+        return self.samples.numpy()[None]
+
+
+@pytest.mark.parametrize("lengths", [(9000,), (9000, 12000, 8000)])
+def test_a_piece_adds_what_each_of_its_utterances_adds(lengths, front_end):
+    utterances = audio(*lengths)
+    found = sums_of(front_end, [Recorded(samples) for samples in utterances], "here")
+    each = [front_end.sums(samples) for samples in utterances]
+    assert found.count == sum(own.count for own in each) > 0
+    np.testing.assert_allclose(found.total, np.sum([own.total for own in each], axis=0))
+    np.testing.assert_allclose(found.squares, np.sum([own.squares for own in each], axis=0))

@@ -103,6 +103,26 @@ def test_text_and_times_are_those_of_the_whole_search(model, recogniser, samples
     assert samples < 16000 or len(wanted.tokens) > 5
 
 
+def test_a_stream_goes_on_after_each_so_many_seconds(recogniser):
+    stream, steps = recogniser.open(), []
+    for number, piece in enumerate(synthetic_audio(0, RATE).split(RATE // 100), 1):
+        stream.add(piece)
+        if stream.is_ready:
+            recogniser.step([stream])
+            steps.append(number / 100)
+    assert len(steps) > 3
+    assert [after - before for before, after in pairwise(steps)] == pytest.approx(
+        [recogniser.chunk_seconds] * (len(steps) - 1)
+    )
+
+
+def test_a_stream_too_short_for_a_frame_has_nothing_to_wait_for(recogniser):
+    stream = recogniser.open()
+    stream.add(synthetic_audio(0, 300))
+    stream.end()
+    assert stream.finished and not stream.is_ready and stream.partial().text == ""
+
+
 def test_streams_that_share_steps_give_what_they_give_alone(model, recogniser):
     audios = [synthetic_audio(seed, 8000 + 7000 * seed) for seed in range(5)]
     waiting = [cut(audio, seed) for seed, audio in enumerate(audios)]

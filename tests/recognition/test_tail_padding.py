@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import soundfile
 import torch
+from small_systems import batch_of
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import RecognitionConfig
-from transducer_gn.data.batches import Batch
 from transducer_gn.model.chunk import FULL_CONTEXT
 from transducer_gn.recognition.system import load_checkpoint_system
 from transducer_gn.recognition.utterances import recognise, with_tail
@@ -21,23 +21,6 @@ TAIL = 24
 @pytest.fixture(scope="module")
 def system(checkpoint):
     return load_checkpoint_system(checkpoint, device=torch.device("cpu"))
-
-
-def batch_of(features):
-    """A batch of utterances' features [T', 80]."""
-    count = len(features)
-    return Batch(
-        features=torch.nn.utils.rnn.pad_sequence(features, batch_first=True),
-        feature_lengths=torch.tensor([len(one) for one in features]),
-        tokens=torch.zeros(count, 0, dtype=torch.long),
-        token_lengths=torch.zeros(count, dtype=torch.long),
-        texts=[""] * count,
-        ids=[f"utterance-{n}" for n in range(count)],
-        groups=[""] * count,
-        units=[""] * count,
-        durations=torch.tensor([len(one) / 100 for one in features]),
-        custom=[{}] * count,
-    )
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from transducer_gn.search import device_run
 from transducer_gn.search.beam import beam_search
 from transducer_gn.search.device_run import run_on_device
 from transducer_gn.search.frames import JoinedFrames
-from transducer_gn.search.on_device import DeviceSearch
+from transducer_gn.search.on_device import DeviceSearch, RowLayout
 from transducer_gn.search.rules import SearchRules
 
 
@@ -202,3 +202,21 @@ def test_steps_look_at_no_value_and_keep_their_tensors():
         search.end(2)
         search.end(0)
     assert {name: id(tensor) for name, tensor in vars(search.frame).items()} == before
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_whatever_a_predictor_remembers_comes_back_as_it_was(rounds):
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(6, 4), (6, 2, 3, 4), (6, 2, 5), (6,), (6, 1, 4)]
+    layout, planes, expected = None, None, []
+    for number in range(rounds):
+        parts = tuple(torch.randn(shape, generator=generator) for shape in shapes)
+        parts += (torch.randint(9, (6, 4), generator=generator),)
+        layout = layout or RowLayout(parts)
+        before, planes = planes, layout.empty(parts, number + 1)
+        layout.pack(parts, planes, before)
+        expected.append(parts)
+    for number, parts in enumerate(expected):
+        found = layout.unpack({kind: own[:, number] for kind, own in planes.items()})
+        assert [part.dtype for part in found] == [part.dtype for part in parts]
+        assert all(torch.equal(mine, theirs) for mine, theirs in zip(found, parts, strict=True))

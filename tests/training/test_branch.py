@@ -12,6 +12,7 @@ from toy_data import toy_settings
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import SystemConfig, config_parser, read_config
+from transducer_gn.data.layout import FRONT_END_RECORD
 from transducer_gn.data.tokenizer import save_tokenizer, train_tokenizer
 from transducer_gn.recognition.checkpoint import load_checkpoint, remove_old_epochs
 from transducer_gn.recognition.system import read_parameters
@@ -47,6 +48,15 @@ def test_another_token_model_of_the_same_size_is_refused(toy, parent, tmp_path):
     sentence = r"epoch-1.pt was trained with another token model than that of the data: token \d+ was"
     with pytest.raises(UserError, match=sentence):
         start(data, tmp_path / "exp", branch_from=parent / "epoch-1.pt")
+
+
+def test_features_of_another_front_end_are_refused(toy, tmp_path):
+    data = replace(toy, folder=tmp_path / "data")
+    shutil.copytree(toy.folder, data.folder)
+    start(data, tmp_path / "exp", branch_from=None)
+    (data.folder / FRONT_END_RECORD).write_text('{"front_end": "moonshine-tiny"}')
+    with pytest.raises(UserError, match="features of another front end .* is moonshine-tiny, not filter-banks"):
+        start(data, tmp_path / "exp", branch_from=None)
 
 
 def test_a_token_model_is_its_pieces_and_scores_not_its_bytes(toy, parent, tmp_path):

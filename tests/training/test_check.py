@@ -9,7 +9,6 @@ from toy_data import toy_settings
 
 from transducer_gn.config import config_parser, read_config
 from transducer_gn.recognition.checkpoint import load_checkpoint
-from transducer_gn.training import learner
 from transducer_gn.training.check import (
     describe_competitors,
     describe_device,
@@ -27,16 +26,22 @@ def state_of(toy, folder, **changes):
     return config, start_run(config, folder, World(), branch_from=None, allow_changed=False)
 
 
-def test_the_memory_scan_tries_competitors_as_long_as_is_allowed(toy, tmp_path, monkeypatch):
-    config, state = state_of(toy, tmp_path, **{"normalisation.alpha": 0.3})
-    tried, forward = [], TrainingPass.forward
+@pytest.fixture
+def tried(monkeypatch):
+    """The passes that were made, as (plan, objective)."""
+    made, forward = [], TrainingPass.forward
 
     def noting(self, plan, *rest):
         objective = forward(self, plan, *rest)
-        tried.append((plan, objective))
+        made.append((plan, objective))
         return objective
 
     monkeypatch.setattr(TrainingPass, "forward", noting)
+    return made
+
+
+def test_the_memory_scan_tries_competitors_as_long_as_is_allowed(toy, tmp_path, tried):
+    config, state = state_of(toy, tmp_path, **{"normalisation.alpha": 0.3})
     scan_memory(config, state)
     assert tried
     for plan, objective in tried:
@@ -47,10 +52,10 @@ def test_the_memory_scan_tries_competitors_as_long_as_is_allowed(toy, tmp_path, 
     assert all(parameter.grad is None for parameter in state.learner.model.parameters())
 
 
-def test_local_training_has_no_competitors_to_try(toy, tmp_path, monkeypatch):
+def test_local_training_has_no_competitors_to_try(toy, tmp_path, tried):
     config, state = state_of(toy, tmp_path)
-    monkeypatch.setattr(learner, "longest_competitors", None)
     scan_memory(config, state)
+    assert tried and all(plan.competitors is None for plan, _ in tried)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +71,11 @@ def test_competitors_are_named_where_some_are_tried(toy, changes, is_named):
     config, _ = read_config(config_parser("test"), toy_settings(toy, **changes))
     assert ("3 competitors of 2 times" in describe_competitors(config)) == is_named
     assert is_named or describe_competitors(config) == ""
+
+
+def test_a_processor_is_described_by_its_threads(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 5)
+    assert describe_device(torch.device("cpu")) == f"the processor, 5 threads each; torch {torch.__version__}"
 
 
 def test_a_gpu_is_described_by_its_name_and_memory(monkeypatch):

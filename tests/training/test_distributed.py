@@ -139,6 +139,24 @@ def test_a_rank_whose_peer_never_comes_says_so(monkeypatch, caplog):
     assert not dist.is_initialized()
 
 
+@pytest.mark.parametrize(("processes", "threads"), [(1, "8"), (3, "2"), (8, "1"), (20, "1")])
+def test_ranks_share_the_cores(processes, threads, monkeypatch):
+    # Set before they are taken away, so that both are afterwards as they were.
+    for name in ("OMP_NUM_THREADS", distributed.LAUNCHED):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    seen = []
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(distributed, "run_on_any_core", lambda: None)
+    monkeypatch.setattr(
+        distributed,
+        "elastic_launch",
+        lambda config, program: lambda *_: seen.append((config.nproc_per_node, os.environ["OMP_NUM_THREADS"])),
+    )
+    distributed.launch(processes, "cpu", "train.py", [])
+    assert seen == [(processes, threads)]
+
+
 def join_and_die(rank, attempt, port, delay):
     """A rank under torchrun's agent that ends without a word to anybody."""
     time.sleep(delay)

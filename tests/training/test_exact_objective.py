@@ -29,7 +29,8 @@ def random_case(seed, utterances=2, frames=3):
     )  # fmt: skip
 
 
-def objective(frames, frame_lengths, states, tokens, lengths, weight, bias, *, point, limit=LIMIT):
+def objective(case, point, limit=LIMIT):
+    frames, frame_lengths, states, tokens, lengths, weight, bias = case
     inputs = LatticeInputs(frames, frame_lengths, states, OutputLayer(weight, bias))
     return exact_objective(inputs, tokens, lengths, point, limit)
 
@@ -69,7 +70,7 @@ def test_equals_the_formula_written_out(seed, alpha, monkeypatch):
     # Room for hidden vectors of less than a frame, or of two.
     monkeypatch.setitem(finite_state.POINTS, "cpu", (2, 7)[seed % 2])
     case = random_case(seed)
-    result = objective(*case, point=SchedulePoint(alpha, 0.1))
+    result = objective(case, SchedulePoint(alpha, 0.1))
     assert result.loss.item() == pytest.approx(literal(case, alpha, 0.1), rel=1e-9)
 
 
@@ -77,16 +78,16 @@ def test_equals_the_formula_written_out(seed, alpha, monkeypatch):
 @pytest.mark.parametrize("seed", range(6))
 def test_diagonal_prior_is_on_the_alignments_of_the_reference(seed, alpha):
     case = random_case(seed)
-    result = objective(*case, point=SchedulePoint(alpha, 0.1, diagonal_prior=20.0))
+    result = objective(case, SchedulePoint(alpha, 0.1, diagonal_prior=20.0))
     # Penalties are computed in float32, whatever the weights are.
     assert result.loss.item() == pytest.approx(literal(case, alpha, 0.1, 20.0), rel=1e-6)
 
 
 def test_metrics_at_alpha_1_are_without_a_normaliser(monkeypatch):
     case = random_case(2)
-    values = objective(*case, point=SchedulePoint(0.999, 0.0)).metrics()
+    values = objective(case, SchedulePoint(0.999, 0.0)).metrics()
     monkeypatch.delattr("transducer_gn.training.exact_objective.log_normaliser")  # nobody may ask for Z
-    local = objective(*case, point=SchedulePoint(1.0, 0.0)).metrics()
+    local = objective(case, SchedulePoint(1.0, 0.0)).metrics()
     assert values.keys() - local.keys() == {"log_normaliser", "reference_share"}
     assert local["numerator"] == pytest.approx(values["numerator"], rel=0.01)
 
@@ -95,16 +96,16 @@ def test_gradcheck():
     case = random_case(1)
 
     def loss(frames, states, weight, bias):
-        return objective(frames, case[1], states, *case[3:5], weight, bias, point=SchedulePoint(0.3, 0.1)).loss
+        return objective((frames, case[1], states, *case[3:5], weight, bias), SchedulePoint(0.3, 0.1)).loss
 
     assert torch.autograd.gradcheck(loss, (case[0], case[2], case[5], case[6]))
 
 
 def test_an_nbest_list_underestimates_the_loss():
     # The paper's caveat: a list covers only a part of Z, so that its loss is too low. Here it can be seen.
-    frames, frame_lengths, states, tokens, lengths, weight, bias = random_case(3, utterances=1)
+    case = frames, frame_lengths, states, tokens, lengths, weight, bias = random_case(3, utterances=1)
     point = SchedulePoint(0.0, 0.0)
-    exact = objective(frames, frame_lengths, states, tokens, lengths, weight, bias, point=point, limit=6)
+    exact = objective(case, point, limit=6)
     listed = torch.cat([tokens[:, None], torch.tensor([[[1, 1], [2, 1]]])], dim=1)
     tree = build_prefix_tree(listed, torch.cat([lengths[:, None], torch.tensor([[2, 1]])], dim=1))
     prefixes = states[tree.tokens]  # with a context of one, a prefix's state is its last token

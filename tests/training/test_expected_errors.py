@@ -18,8 +18,10 @@ from transducer_gn.config import MwerConfig, config_parser, read_config
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.lattice import tree_lattice
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
-from transducer_gn.training.expected_errors import ErrorCounter, expected_errors
+from transducer_gn.training.expected_errors import ErrorCounter, ExpectedErrors, expected_errors
 from transducer_gn.training.nbest_objective import nbest_objective
+from transducer_gn.training.objective import Terms, sequence_losses
+from transducer_gn.training.schedule import SchedulePoint
 from transducer_gn.training.training_pass import TrainingPass
 
 ALPHAS = {"raw": lambda alpha: 0.0, "local": lambda alpha: 1.0, "interpolated": lambda alpha: alpha}
@@ -140,6 +142,16 @@ def test_a_weight_without_lists_is_refused():
 
 
 # Counting
+
+
+def test_an_objective_without_weight_has_no_say():
+    """A likelihood that is infinite, as that of a reference without any alignment, would make no number of a sum."""
+    nothing = torch.zeros(())
+    errors = ExpectedErrors(torch.tensor([0.5, 2.0]), torch.tensor([1.5, 1.0]), reference_units=7)
+    numerator, log_normaliser = torch.tensor([-math.inf, -3.0]), torch.tensor([1.0, -1.0])
+    terms = Terms(numerator, log_normaliser, None, nothing, nothing, nothing, errors)
+    losses = {mwer: sequence_losses(terms, SchedulePoint(0.0, 0.0, mwer=mwer)).tolist() for mwer in (0.0, 0.25, 1.0)}
+    assert losses == {0.0: [math.inf, 2.0], 0.25: [math.inf, 0.75 * 2.0 + 0.25 * 1.0], 1.0: [-1.0, 1.0]}
 
 
 def test_errors_are_those_of_words(toy):

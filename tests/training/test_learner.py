@@ -39,6 +39,15 @@ def test_the_last_batch_of_an_update_is_known_as_such(toy, tmp_path, monkeypatch
     assert seen == [(0, False), (1, False), (2, True)]
 
 
+def test_numbers_too_small_for_full_precision_cost_no_time_in_training(toy, tmp_path):
+    smallest = torch.tensor(torch.finfo(torch.float32).tiny)
+    if not torch.set_flush_denormal(False):
+        pytest.skip("this processor cannot be told")
+    assert smallest / 2 > 0
+    state_of(toy, tmp_path)
+    assert smallest / 2 == 0
+
+
 def test_expected_errors_are_those_of_the_lists_that_are_scored(toy, tmp_path):
     state = state_of(toy, tmp_path, **{"normalisation.alpha": 0.0, "mwer.weight": 0.5, "mwer.scores": "raw"})
     batch = next(iter(state.batches))

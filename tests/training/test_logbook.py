@@ -135,6 +135,27 @@ def test_curves_that_cannot_be_written_are_a_sentence(tmp_path, monkeypatch, cap
         assert len(others) == 2 - said
 
 
+@pytest.fixture
+def own_log(monkeypatch):
+    """A root logger that is afterwards as it was."""
+    root = logging.getLogger()
+    level = root.level
+    monkeypatch.setattr(root, "handlers", [])
+    yield
+    for handler in root.handlers:
+        handler.close()
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("own_log")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_every_rank_keeps_a_log_and_the_first_one_speaks(rank, tmp_path, capsys):
+    start_log(tmp_path, rank)
+    logging.info("something happens")
+    assert "INFO something happens\n" in (tmp_path / f"log-{rank}.txt").read_text()
+    assert ("something happens" in capsys.readouterr().err) == (rank == 0)
+
+
 def test_packages_that_are_missing_are_left_out_of_the_versions(monkeypatch):
     monkeypatch.setattr(logbook, "PACKAGES", ("no-such-package", "numpy", "no-other-package"))
     assert list(installed_versions()) == ["python", "numpy"]

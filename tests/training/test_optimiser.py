@@ -75,6 +75,20 @@ def test_eve_shrinks_only_tensors_above_their_target() -> None:
         assert np.array_equal(parameters[2].detach().numpy(), STARTS[2])
 
 
+def test_eve_takes_gradient_and_loss_from_a_closure() -> None:
+    asked, told = (torch.nn.Parameter(torch.tensor([1.0, -2.0])) for _ in range(2))
+
+    def loss_of(parameter: torch.Tensor) -> torch.Tensor:
+        loss = parameter.square().sum()
+        loss.backward()
+        return loss
+
+    assert Eve([asked], lr=0.1).step(lambda: loss_of(asked)).item() == 5.0
+    loss_of(told)
+    assert Eve([told], lr=0.1).step() is None
+    assert torch.equal(asked, told) and not torch.equal(asked, torch.tensor([1.0, -2.0]))
+
+
 def test_eve_leaves_parameters_without_gradient_alone() -> None:
     parameters = new_parameters()
     parameters[0].grad = torch.ones_like(parameters[0])

@@ -126,7 +126,10 @@ def test_branching_takes_over_and_starts_its_own_schedule(train, local_run, tmp_
         tmp_path / "exp", stop_after=parent["progress"]["step"] + 1, branch_from=local_run / "epoch-1.pt", **GLOBAL
     )
     assert trainer.state.progress.branch_epoch == 1 and trainer.state.progress.epoch == 1
-    assert trainer.state.learner.schedule.updates == parent["training"]["schedule"]["updates"] + 1
+    # The learning rate falls with the updates and the epochs of all of training.
+    assert parent["training"]["schedule"] == {"updates": parent["progress"]["step"], "epochs": 1}
+    schedule = trainer.state.learner.schedule
+    assert (schedule.updates, schedule.epochs) == (parent["progress"]["step"] + 1, 1)
     state = trainer.state.learner.optimiser.state_dict()["state"]
     assert all(x["step"] == parent["progress"]["step"] + 1 for x in state.values())
 

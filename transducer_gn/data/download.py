@@ -112,7 +112,8 @@ def fetch(download: Callable[..., Path], dl_dir: Path, page: str, **arguments: A
     dl_dir.mkdir(parents=True, exist_ok=True)
     try:
         download(target_dir=dl_dir, **arguments)
-    # urllib raises URLError (an OSError) or HTTPException; a broken archive is a TarError or EOFError.
+    # urllib raises URLError (an OSError) or HTTPException; a broken archive is a TarError or EOFError; for one that
+    # would write elsewhere, lhotse raises Exception itself.
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
             raise

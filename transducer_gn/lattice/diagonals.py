@@ -17,14 +17,14 @@ from torch import Tensor
 class Skewed:
     """Values at the points of H lattices that can be read and written by diagonal.
 
-    They lie in memory as [H, U + 1, frames], each row with room on both sides for the frames that a diagonal runs into
-    before the first and after the last; there they hold the fill value.
+    They lie in memory as [H, U + 1, frames], each row with room for the frames that a diagonal runs into before the
+    first; after the last, it runs into the room of the row below. There they hold the fill value.
     """
 
     def __init__(self, sequences: int, rows: int, frames: int, fill: float, device: torch.device) -> None:
         self._frames = frames
         self._margin = rows - 1
-        width = frames + 2 * self._margin
+        width = frames + self._margin
         self._padded = torch.full((sequences, rows, width), fill, dtype=torch.float64, device=device)
 
     @property

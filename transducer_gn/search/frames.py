@@ -49,8 +49,6 @@ class JoinedFrames:
 
     def by_time(self) -> list[Tensor]:
         """For each time the frames [n, J] of those utterances that have not ended, longest first."""
-        if len(self.lengths) == 1:
-            return list(self.frames[self.starts[0] :][: self.lengths[0]].split(1)) if self.lengths[0] else []
         order = self.longest_first()
         counts: list[int] = []
         rows: list[int] = []

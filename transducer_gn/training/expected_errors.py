@@ -35,7 +35,7 @@ class ListErrors:
 
     counts: Tensor
     reference_units: int
-    always_reference: bool = True
+    always_reference: bool
 
 
 @dataclass(frozen=True)
