@@ -172,7 +172,7 @@ class QuickLstmPredictor(nn.Module):
         return hiddens[:, -1], (hiddens, cells)
 
 
-class FoldedReader:
+class FoldedReader(nn.Module):
     """A predictor whose output layer and the joiner's projection, with nothing between them, are one matrix.
 
     Args:
@@ -181,6 +181,7 @@ class FoldedReader:
     """
 
     def __init__(self, predictor: QuickLstmPredictor, projection: Tensor) -> None:
+        super().__init__()
         self.initial_state = predictor.initial_state
         self._hidden = predictor.hidden
         exact, weight, bias = (part.cpu().double() for part in (projection, *predictor.output))
