@@ -4,6 +4,7 @@ wrong meanwhile; and nothing that the engine keeps grows with what was said.
 
 import json
 import random
+import time
 from pathlib import Path
 
 import numpy as np
@@ -141,7 +142,7 @@ def test_delays_count_from_the_audio_that_completed_each_chunk(
     for number, piece in enumerate(pieces):
         heard.engine.handle(Frame(Kind.AUDIO, 1, 10.0 * number, piece.tobytes()))
     heard.engine.handle(Frame(Kind.END, 1, 500.0))
-    monkeypatch.setattr("transducer_gn.serving.engine.time.monotonic", lambda: 1000.0)
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
     heard.work()
     assert not heard.engine.busy
     framing = random_system.model.encoder.framing
