@@ -172,3 +172,13 @@ def test_outside_a_repository_the_commit_is_unknown(monkeypatch, error):
 
 def test_durations_are_readable():
     assert duration(65) == "01:05" and duration(3661.4) == "1:01:01"
+
+
+def test_what_a_killed_run_has_noted_already_is_not_noted_twice(tmp_path):
+    for _ in range(2):
+        book = logbook.Logbook(tmp_path, 7, active=True)
+        book.metrics("valid", 7, 1.0, {"wer": 3.0})
+        book.metrics("train", 7, 1.0, {"loss": 2.0})
+        book.close()
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert kinds == ["valid", "train"]

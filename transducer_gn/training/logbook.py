@@ -45,14 +45,17 @@ class Logbook:
         self._curves: SummaryWriter | None = None
         self._folder = folder
         self._started = time.monotonic()
+        # Kinds and updates of lines that are there: a run killed after an epoch's validation makes that one again.
+        self._noted: set[tuple[str, int]] = set()
         if active:
-            drop_later_metrics(folder / METRICS, step)
+            self._noted = drop_later_metrics(folder / METRICS, step)
             self._curves = open_curves(folder / "tensorboard", step)
 
     def metrics(self, kind: str, step: int, epoch: float, values: Mapping[str, float]) -> None:
         """Numbers of one moment: `kind` is "train" or "valid"."""
-        if not self._active:
+        if not self._active or (kind, step) in self._noted:
             return
+        self._noted.add((kind, step))
         line = json.dumps({"kind": kind, "step": step, "epoch": round(epoch, 6), **values})
         with (self._folder / METRICS).open("a", encoding="utf-8") as file:
             file.write(line + "\n")
@@ -122,17 +125,19 @@ def in_a_sentence(
     return say
 
 
-def drop_later_metrics(path: Path, step: int) -> None:
-    """Remove lines of updates after `step`, and lines that were cut off."""
+def drop_later_metrics(path: Path, step: int) -> set[tuple[str, int]]:
+    """Remove lines of updates after `step`, and lines that were cut off; gives kinds and updates of those that stay."""
+    kept: list[str] = []
     if not path.exists():
-        return
-    kept = []
+        return set()
     for line in path.read_bytes().split(b"\n"):
         # What is no line of metrics was cut off, or is not of this program.
         with suppress(ValueError, KeyError):
             if typed(float, parse_json(line, dict[str, Any])["step"]) <= step:
                 kept.append(line.decode())
     write_text(path, "".join(line + "\n" for line in kept))
+    stay = [json.loads(line) for line in kept]
+    return {(str(line.get("kind")), line["step"]) for line in stay}
 
 
 def start_log(folder: Path, rank: int) -> None:
