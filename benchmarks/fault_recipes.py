@@ -21,15 +21,18 @@ from transducer_gn.training.trainer import Trainer
 
 RECIPE = REPOSITORY / "egs" / "librispeech" / "ASR"
 STAGE = re.compile(r"stage \d+: [^\n]*\n")
+PLACE = re.compile(r" (in|of) /\S*")
 # Utterances of a set to decode, and those that make one stage of it.
 UTTERANCES, LINES = 60, 10
 LOCK = ".lock"
+# Names of how long something took, in metrics, reports and displays; how far back a text changes is a result.
+TIMED = re.compile(r"seconds_(?!back$).*|computed|final_p\d+_ms")
 PIECES = 22
 
 
 def stages_said(life: Life) -> list[str]:
-    """The lines with which stages begin."""
-    return [line.strip() for line in STAGE.findall(life.said())]
+    """The lines with which stages begin, without the places that they name."""
+    return [PLACE.sub("", line.strip()) for line in STAGE.findall(life.said())]
 
 
 def files_of(folder: Path) -> dict[str, Any]:
@@ -84,25 +87,30 @@ def results_of(folder: Path) -> dict[str, Any]:
     found = {f"data/{name}": content for name, content in files_of(data).items()}
     for name, content in files_of(runs).items():
         path = runs / name
+        # Each call that trains has events of its own, which its process and the time name.
+        if path.parent.name == "tensorboard":
+            continue
         if path.suffix == ".pt":
             stored = torch.load(path, weights_only=True)
             found[name] = [tensor.numpy().tobytes() for kind in (stored["model"], stored["average"]["parameters"])
                            for tensor in kind.values()]  # fmt: skip
         elif path.name == "metrics.jsonl":
-            found[name] = [without_seconds(json.loads(line)) for line in content.decode().splitlines()]
+            found[name] = [without_seconds(line) for line in content.decode().splitlines()]
         elif path.suffix == ".json":
-            found[name] = without_seconds(json.loads(content))
+            found[name] = without_seconds(content)
         else:
-            # Logs, events and pages hold times; that they are there is compared.
+            # Logs and pages hold times; that they are there is compared.
             found[name] = None
     return found
 
 
-def without_seconds(value: Any) -> Any:
-    """JSON without what was timed."""
-    if isinstance(value, dict):
-        return {name: without_seconds(item) for name, item in value.items() if not name.startswith("seconds")}
-    return [without_seconds(item) for item in value] if isinstance(value, list) else value
+def without_seconds(text: bytes | str) -> str:
+    """JSON without what was timed; as text, since what is not a number does not equal itself."""
+
+    def pruned(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {name: item for name, item in pairs if not TIMED.fullmatch(name)}
+
+    return json.dumps(json.loads(text, object_pairs_hook=pruned))
 
 
 def run_command(work: Path) -> Command:
