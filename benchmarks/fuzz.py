@@ -25,12 +25,13 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
+import fuzz_clients  # noqa: E402
 import fuzz_files  # noqa: E402
 import fuzz_systems  # noqa: E402
 from fuzzing import Findings, fuzz  # noqa: E402
 from measure import write_result  # noqa: E402
 
-TARGETS = fuzz_files.TARGETS | fuzz_systems.TARGETS
+TARGETS = fuzz_files.TARGETS | fuzz_systems.TARGETS | fuzz_clients.TARGETS
 
 
 def fuzz_reader(name: str, inputs: int, seed: int, known: Findings | None = None) -> Iterator[Findings]:

@@ -1,6 +1,5 @@
-"""Readers of trained systems and of what clients send, as targets of the fuzzer: tensors, graphs, sockets."""
+"""Readers of trained systems, as targets of the fuzzer: tensors, graphs, indices."""
 
-import asyncio
 import json
 import zipfile
 from collections.abc import Callable
@@ -13,9 +12,8 @@ from fuzz_files import of_file
 from fuzzing import Target
 from small_moonshine import model_message, node_message, tensor_message
 from small_systems import small_tokenizer, write_checkpoint
-from websockets.server import ServerProtocol
 
-from transducer_gn.config import RecognitionConfig, ServingConfig
+from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.index import DURATIONS, OFFSETS, ManifestIndex, write_index
 from transducer_gn.data.shar import SharExport
 from transducer_gn.data.tokenizer import Tokenizer
@@ -29,12 +27,6 @@ from transducer_gn.recognition.system import load
 from transducer_gn.recognition.tensor_files import write_tensors
 from transducer_gn.runtime.layout import read_layout
 from transducer_gn.runtime.system import load as load_exported
-from transducer_gn.serving.engine import Engine
-from transducer_gn.serving.frames import Frame, FrameReader, Kind
-from transducer_gn.serving.outbox import Refusal
-from transducer_gn.serving.server import LiveServer
-from transducer_gn.serving.session import Session
-from transducer_gn.serving.worker import WorkerConfig
 
 TENSOR = "tensor"
 
@@ -207,105 +199,6 @@ def exported_system(folder: Path) -> Target:
     return Target(of_file(path, lambda: load_exported(path.parent).transcribe(samples)), target.seeds, is_json=True)
 
 
-class HeardConnection:
-    """A client's side of a stream, as a session sees it."""
-
-    def __init__(self, messages: list[bytes | str]) -> None:
-        self._messages = messages
-        self.sent: list[dict[str, Any]] = []
-
-    async def recv(self) -> bytes | str:
-        """The next message; none comes after the last."""
-        await asyncio.sleep(0)
-        if not self._messages:
-            await asyncio.sleep(3600)
-        return self._messages.pop(0)
-
-    async def send(self, text: str) -> None:
-        """Take what the client would be sent."""
-        self.sent.append(json.loads(text))
-
-
-class RecogniserHere:
-    """The recogniser's process, without the process."""
-
-    systems = ({"name": "a"},)
-
-    def __init__(self, recognisers: list[Any]) -> None:
-        self._listener: Callable[[Frame], None] | None = None
-        self._engine = Engine(recognisers, self._hear)
-        self._reader = FrameReader()
-
-    def _hear(self, frame: Frame) -> None:
-        assert self._listener is not None
-        for heard in FrameReader().feed(frame.encode()):
-            self._listener(heard)
-
-    def open(self, listener: Callable[[Frame], None], readings: bool) -> int:
-        """Begin the stream."""
-        self._listener = listener
-        self._take(Frame(Kind.OPEN, 1, payload=b"1" if readings else b"0"))
-        return 1
-
-    def audio(self, stream: int, samples: bytes) -> None:
-        """Take audio."""
-        self._take(Frame(Kind.AUDIO, stream, 0.0, samples))
-
-    def end(self, stream: int) -> None:
-        """Take the end."""
-        self._take(Frame(Kind.END, stream, 0.0))
-
-    def close(self, stream: int) -> None:
-        """Forget the stream."""
-        self._take(Frame(Kind.CLOSE, stream))
-
-    def _take(self, frame: Frame) -> None:
-        for heard in self._reader.feed(frame.encode()):
-            self._engine.handle(heard)
-        while self._engine.busy:
-            self._engine.round()
-
-
-def messages(folder: Path) -> Target:
-    """Messages of a client: lines of text, and audio as numbers of samples."""
-    system = load(small_checkpoint(folder))
-    recogniser = system.recogniser(RecognitionConfig(beam=2))
-    limits = ServingConfig(ahead=3.0, idle=0.2)
-
-    async def talk(said: list[bytes | str]) -> Refusal | None:
-        session = Session(HeardConnection(said), RecogniserHere([recogniser]), limits, True)  # type: ignore[arg-type]
-        return await asyncio.wait_for(session.run(), 30)
-
-    def read(content: bytes) -> None:
-        lines = content.split(b"\n")[:20]
-        said = [line[1:] * 40 if line[:1] == b"\x00" else line.decode(errors="replace") for line in lines]
-        refusal = asyncio.run(talk(said))
-        assert refusal is None or refusal.sentence
-
-    seeds = [b"\x00" + bytes(range(11, 211)) + b'\n{"type": "end"}', b'{"type": "end"}', b"\x00ab\nhello"]
-    return Target(read, seeds, words=[b'\n{"type": "end"}', b"\n\x00", b"\n{}", b"\n[", b"\n1e400"])
-
-
-def requests(folder: Path) -> Target:
-    """The bytes with which a client asks for a page or a stream."""
-    limits = ServingConfig()
-    server = LiveServer(limits, WorkerConfig([], RecognitionConfig(), 1, 3.0), [], print)
-    server._origins = {"http://127.0.0.1:8765"}
-
-    def read(content: bytes) -> None:
-        protocol = ServerProtocol()
-        protocol.receive_data(content)
-        for request in protocol.events_received():
-            response = server._request(None, request)  # type: ignore[arg-type]
-            assert response is None or response.status_code >= 200
-
-    page = b"GET /%s HTTP/1.1\r\nHost: 127.0.0.1:8765\r\nOrigin: http://127.0.0.1:8765\r\n%s\r\n"
-    upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-    key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-    seeds = [page % (b"", b""), page % (b"stream?readings=1", upgrade + key), page % (b"/[x", b"")]
-    return Target(read, seeds, words=[b"\r\n", b"//[", b"Host: ", b"Origin: ", b"http://", b"?readings=1", b"\r\n\r\n"])
-
-
 TARGETS: dict[str, Callable[[Path], Target]] = {
     "checkpoint-bytes": checkpoint_bytes,
     "checkpoint-pickle": checkpoint_pickle,
@@ -317,6 +210,4 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
     "onnx": onnx,
     "metadata": metadata,
     "exported-system": exported_system,
-    "messages": messages,
-    "requests": requests,
 }

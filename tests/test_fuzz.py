@@ -12,7 +12,8 @@ from transducer_gn.recognition.checkpoint import inherited_epoch_path
 from transducer_gn.recognition.tensor_files import read_tensors
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-READERS = ("best", "branch", "parts", "metrics", "manifest-bytes", "arrays", "requests", "metadata")
+READERS = ("best", "branch", "parts", "metrics", "manifest-bytes", "arrays", "requests", "metadata", "exported-system")
+READERS += ("messages",)
 
 
 @pytest.mark.parametrize("reader", READERS)

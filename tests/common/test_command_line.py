@@ -107,6 +107,12 @@ def test_a_file_of_settings_stands_on_another(tmp_path):
         read_config(config_parser("A test."), ["--config", str(tmp_path / "top.yaml")])
 
 
+def test_a_file_of_settings_with_an_endless_number_is_no_yaml(tmp_path):
+    (tmp_path / "a.yaml").write_text(f"training:\n  epochs: {'1' * 5000}\n")
+    with pytest.raises(UserError, match="--config names a file that is no YAML .*digits"):
+        config_parser(None).parse_args(["--config", str(tmp_path / "a.yaml")])
+
+
 def test_files_on_top_of_systems_do_not_stand_on_systems():
     """Else a file that is given second would undo what the first one says."""
     conf = Path(__file__).parents[2] / "conf"

@@ -4,6 +4,7 @@ and stream, and says one sentence where it cannot.
 The weights are random, and hypotheses close to each other: what differs shows at once.
 """
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -164,6 +165,24 @@ def test_other_settings_than_the_export_has_are_refused(runtime: ExportedSystem,
     (tmp_path / "metadata.json").write_text('{"format": 1}')
     with pytest.raises(UserError, match="does not describe an exported system"):
         transducer_gn.load_exported(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"chunk": 4000}, r"does not fit its graphs \(features\)"),
+        ({"vocab_size": 99}, r"does not fit its graphs \(weights\)"),
+        ({"blank": 2**32 - 1}, "its blank must be 0"),
+        ({"tail_padding": 2**32 - 1}, "tail_padding: must be from 0 to 6000"),
+    ],
+)
+def test_a_description_of_another_system_is_refused(
+    system: System, tmp_path: Path, change: dict[str, int], sentence: str
+) -> None:
+    path = exported(system, tmp_path) / "metadata.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(UserError, match=sentence):
+        transducer_gn.load_exported(path.parent).transcribe(tones(1, 999))
 
 
 def test_missing_and_broken_graphs_are_named(system: System, tmp_path: Path) -> None:

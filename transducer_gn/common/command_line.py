@@ -58,7 +58,8 @@ class CommandParser(ArgumentParser):
         """Parse `args`, those of the program if None."""
         try:
             return super().parse_args(self.as_named(sys.argv[1:] if args is None else args), *rest, **named)
-        except (UnicodeDecodeError, RecursionError) as error:
+        # Not UTF-8, or a number of thousands of digits; or nested too deeply.
+        except (ValueError, RecursionError) as error:
             raise UserError(f"--config names a file that is no YAML ({error}); see --help") from error
 
     def as_named(self, arguments: Sequence[str]) -> list[str]:

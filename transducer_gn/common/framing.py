@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from transducer_gn.common.errors import require
 from transducer_gn.common.units import SAMPLING_RATE
 
 if TYPE_CHECKING:
@@ -101,3 +102,10 @@ class Framing:
 FILTER_BANKS = Framing(feature_dim=80, feature_step=SAMPLING_RATE // 100, subsampling=4, overlap=5, margin=1)
 # What they are in silence: the logarithm of the least energy there is.
 SILENCE = math.log(1e-10)
+# Vectors of silence that may follow an utterance, a minute of filter banks: more is a slip, and takes memory.
+LONGEST_TAIL = 6000
+
+
+def require_tail(setting: str, tail: int) -> None:
+    """Raise a `UserError` that names `setting` unless so many vectors of silence may follow an utterance."""
+    require(0 <= tail <= LONGEST_TAIL, setting, f"must be from 0 to {LONGEST_TAIL} feature frames, not {tail}")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from transducer_gn.common.errors import require
+from transducer_gn.common.framing import require_tail
 
 # Tokens per frame that a search emits at most where nothing else is said.
 DEFAULT_TOKENS_PER_FRAME = 3
@@ -61,8 +62,8 @@ class RecognitionConfig:
     tail_padding: int | None = None
 
     def __post_init__(self) -> None:
-        tail = self.tail_padding
-        require(tail is None or tail >= 0, "--tail-padding", f"must be 0 or more feature frames, not {tail}")
+        if self.tail_padding is not None:
+            require_tail("--tail-padding", self.tail_padding)
         for name, value in (("--beam", self.beam), ("--max-tokens-per-frame", self.max_tokens_per_frame)):
             require(value is None or value >= 1, name, f"must be at least 1, not {value}")
         limited = self.chunk is not None or self.left_context is not None

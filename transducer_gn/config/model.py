@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from transducer_gn.common.errors import require, require_positive, require_probability
+from transducer_gn.common.framing import require_tail
 from transducer_gn.config.fields import may_change
 from transducer_gn.config.front_end import FrontEndConfig
 
@@ -81,8 +82,7 @@ class StreamingConfig:
 
     def __post_init__(self) -> None:
         section = "model.streaming"
-        tail = self.tail_padding
-        require(tail >= 0, f"{section}.tail_padding", f"must be 0 or more feature frames, not {tail}")
+        require_tail(f"{section}.tail_padding", self.tail_padding)
         require_positive(section, max_chunk=self.max_chunk)
         share = self.full_context_share
         require(0 <= share <= 1, f"{section}.full_context_share", f"must be from 0 to 1, not {share}")

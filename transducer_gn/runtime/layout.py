@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.common.framing import FILTER_BANKS, Framing
+from transducer_gn.common.framing import FILTER_BANKS, Framing, require_tail
 from transducer_gn.common.json_files import read_json, write_json
 from transducer_gn.common.typed import shown, typed
 from transducer_gn.common.units import BLANK, SAMPLING_RATE
@@ -128,6 +128,9 @@ def read_layout(folder: Path) -> Layout:
         layout: Layout = typed(Layout, content)
         if min(layout.chunk, layout.max_tokens_per_frame) < 1:
             raise ValueError("chunk and max_tokens_per_frame must be 1 or more")
+        if layout.blank != BLANK:
+            raise ValueError(f"its blank must be {BLANK}")
+        require_tail(f"{path}: tail_padding", layout.tail_padding)
         if layout.front_end is None and layout.framing != FILTER_BANKS:
             raise ValueError("its framing is not that of filter banks, and it has no front_end")
         return layout

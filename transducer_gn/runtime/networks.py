@@ -36,8 +36,9 @@ class Network:
         return self._session.run(outputs, inputs)
 
     def shape(self, name: str) -> list[int | str]:
-        """Sizes of an input; names stand for those that are free."""
-        return next((item.shape for item in self._session.get_inputs() if item.name == name), [])
+        """Sizes of an input or output; names stand for those that are free."""
+        known = [*self._session.get_inputs(), *self._session.get_outputs()]
+        return next((item.shape for item in known if item.name == name), [])
 
 
 @dataclass
@@ -78,8 +79,10 @@ class Networks:
             Network(folder / f"{part}{SUFFIXES[precision]}", threads) for part in layout.parts
         )
         self.front_end = others[0] if others else None
-        # What a stream begins with is made by the description's sizes.
+        # What a stream begins with, and what the encoder is given, is made by the description's sizes.
+        seen = [layout.framing.features_seen(layout.chunk), layout.framing.feature_dim]
         wanted = [(self._encoder, "memory", layout.memory), (self._encoder, "history", layout.history)]
+        wanted += [(self._encoder, "features", seen), (self._joiner, "weights", [layout.vocab_size])]
         wanted += [(self._predictor, tensor.name, tensor.shape) for tensor in layout.predictor_state]
         for network, name, shape in wanted:
             if network.shape(name)[1:] != shape:
