@@ -44,18 +44,24 @@ def small_checkpoint(folder: Path) -> Path:
     return folder / "epoch-1.pt"
 
 
-def checkpoint_bytes(folder: Path) -> Target:
-    """A checkpoint whose bytes are changed; it holds just enough to be one."""
+def smallest_checkpoint(folder: Path) -> Path:
+    """One that holds just enough to be one, which makes for more inputs."""
     path = small_checkpoint(folder)
     content = torch.load(path, weights_only=True)
     few = {name: content["model"][name] for name in list(content["model"])[:3]}
     write_tensors(content | {"model": few, "average": {"start": 0, "count": 0, "parameters": few}}, path)
+    return path
+
+
+def checkpoint_bytes(folder: Path) -> Target:
+    """A checkpoint whose bytes are changed."""
+    path = smallest_checkpoint(folder)
     return Target(of_file(path, lambda: read_both(path)), [path.read_bytes()])
 
 
 def checkpoint_pickle(folder: Path) -> Target:
     """A checkpoint whose description of tensors and values is changed, with checksums that fit."""
-    path = small_checkpoint(folder)
+    path = smallest_checkpoint(folder)
     with zipfile.ZipFile(path) as archive:
         records = {name: archive.read(name) for name in archive.namelist()}
     (description,) = (name for name in records if name.endswith("data.pkl"))

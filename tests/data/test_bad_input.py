@@ -51,6 +51,19 @@ def spoil_zero_length(folder):
     (folder / f"{VICTIM}.flac").write_bytes(b"fLaC" + bytes([0x80, 0, 0, 34]) + stream_info)
 
 
+def spoil_promise(folder):
+    """A header that tells of 2 ** 36 - 1 samples, more than there is memory for."""
+    path = folder / f"{VICTIM}.flac"
+    content = bytearray(path.read_bytes())
+    content[21:26] = bytes([content[21] | 15]) + b"\xff" * 4
+    path.write_bytes(content)
+
+
+def spoil_not_finite(folder):
+    samples = np.full(16000, np.nan, dtype=np.float32)
+    soundfile.write(folder / f"{VICTIM}.flac", samples, 16000, format="WAV", subtype="FLOAT")
+
+
 def spoil_silent(folder):
     soundfile.write(folder / f"{VICTIM}.flac", np.zeros(16000), 16000)
 
@@ -79,6 +92,8 @@ FAULTS = {
     spoil_header_only: "truncated",
     spoil_empty_file: "empty",
     spoil_zero_length: "zero length",
+    spoil_promise: "truncated",
+    spoil_not_finite: "NaN or infinite",
     spoil_silent: "silent",
     spoil_sampling_rate: "sampling rate 8000 Hz",
     spoil_stereo: "2 channels",

@@ -88,6 +88,10 @@ def test_weights_that_lie_elsewhere_are_refused_by_name(tmp_path: Path) -> None:
     for tensor in (outside, short):
         with pytest.raises(UserError, match="numbers of w are not in it"):
             read_graph(written(tmp_path, model_message([node], [tensor])))
+    for sizes in ((0, 2**62, 4), (0, 2**64 - 1)):
+        huge = message(*((1, size) for size in sizes), (2, 1), (8, "w"))
+        with pytest.raises(UserError, match="w has no shape"):
+            read_graph(written(tmp_path, model_message([node], [huge])))
 
 
 @needs_published_file

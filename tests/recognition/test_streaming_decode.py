@@ -12,8 +12,10 @@ import pytest
 import soundfile
 import torch
 
+from transducer_gn.common.errors import UserError
 from transducer_gn.data.features import fbank
 from transducer_gn.model.chunk import evaluation_chunk
+from transducer_gn.recognition.samples import file_pieces
 from transducer_gn.recognition.system import load_checkpoint_system
 from transducer_gn.search.beam import beam_search
 
@@ -81,6 +83,17 @@ def test_bad_inputs_are_named_and_the_others_recognised(checkpoint, folder, tmp_
     assert f"{good}: {whole_text(checkpoint, good)}\n" in output
     assert result.returncode == 2
     assert "6 of 7 inputs could not be recognised" in result.stderr.decode()
+
+
+def test_a_header_that_tells_of_too_few_frames_is_named(tmp_path):
+    path = tmp_path / "a.mp3"
+    soundfile.write(path, 0.1 * np.sin(np.arange(800) / 5), RATE)
+    content = bytearray(path.read_bytes())
+    place = content.index(b"Xing") + 8
+    content[place : place + 4] = (2).to_bytes(4, "big")
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"a.mp3: the file contains no audio"):
+        list(file_pieces(path, RATE, 100))
 
 
 @pytest.mark.parametrize(

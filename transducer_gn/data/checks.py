@@ -13,6 +13,8 @@ from transducer_gn.data.layout import Problem, Utterance
 # A recording whose largest sample stays below this holds nothing but silence (-80 dB).
 SILENT_BELOW = 1e-4
 MOST_SAMPLES = 2**40
+# Samples that are decoded at a time.
+PIECE = 1 << 20
 UTTERANCES_PER_TASK = 500
 
 
@@ -29,23 +31,42 @@ def check_audio(path: Path) -> tuple[int, str | None]:
             # FLAC says zero for a length that it does not know, and libsndfile makes that the largest there is.
             if promised > MOST_SAMPLES:
                 return 0, "zero length, or the header does not say how long it is"
-            samples = file.read(dtype="float32")
+            count, peak = _decode(file)
     except (soundfile.LibsndfileError, RuntimeError) as error:
         return 0, f"the audio cannot be read, it is truncated or not FLAC ({str(error).rstrip('.')})"
-    return len(samples), audio_fault(samples, promised, rate, channels)
+    return count, audio_fault(count, peak, promised, rate, channels)
 
 
-def audio_fault(samples: np.ndarray, promised: int, rate: int, channels: int) -> str | None:
-    """Return what is wrong with decoded audio, or None."""
+def _decode(file: soundfile.SoundFile) -> tuple[int, float]:
+    """Number of samples, and the largest; piece by piece, since a header can promise more than there is memory."""
+    count, peak = 0, 0.0
+    while len(piece := file.read(PIECE, dtype="float32")):
+        count += len(piece)
+        peak = float(np.maximum(peak, np.abs(piece).max()))
+    return count, peak
+
+
+def audio_fault(count: int, peak: float, promised: int, rate: int, channels: int) -> str | None:
+    """Return what is wrong with decoded audio, or None.
+
+    Args:
+        count: number of samples
+        peak: the largest of them, whatever its sign
+        promised: number of samples that the header tells of
+        rate: samples per second
+        channels: how many there are
+    """
     if rate != SAMPLING_RATE:
         return f"sampling rate {rate} Hz instead of {SAMPLING_RATE} Hz"
     if channels != 1:
         return f"{channels} channels instead of one"
-    if len(samples) == 0:
+    if count == 0:
         return "no samples (zero length)"
-    if len(samples) < promised:
-        return f"truncated: {len(samples)} of {promised} samples"
-    if np.abs(samples).max() < SILENT_BELOW:
+    if count < promised:
+        return f"truncated: {count} of {promised} samples"
+    if not np.isfinite(peak):
+        return "samples that are NaN or infinite"
+    if peak < SILENT_BELOW:
         return "silent"
     return None
 

@@ -109,7 +109,11 @@ def _add_weight(weights: dict[str, np.ndarray], message: memoryview) -> None:
     content = b"".join(numbers)
     if len(content) != 4 * prod(shape):
         raise NoMessageError(f"the numbers of {name} are not in it")
-    weights[name] = np.frombuffer(content, dtype="<f4").reshape(shape)
+    try:
+        weights[name] = np.frombuffer(content, dtype="<f4").reshape(shape)
+    except (ValueError, OverflowError) as error:
+        # No numbers at all, in dimensions of which one is zero and another huge.
+        raise NoMessageError(f"{name} has no shape ({error})") from error
 
 
 def fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:

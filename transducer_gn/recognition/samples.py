@@ -46,12 +46,15 @@ def file_pieces(path: Path, wanted_rate: int, piece: int) -> Iterator[np.ndarray
         with soundfile.SoundFile(path) as file:
             if file.channels != 1:
                 raise UserError(f"{path}: the audio has {file.channels} channels; choose one or average them")
-            if file.frames == 0:
-                raise UserError(f"{path}: the file contains no audio")
-            for block in file.blocks(piece, dtype="float32"):
+            # Not `blocks`, which wants to know beforehand how much there is; and what a header says may be wrong.
+            heard = 0
+            while len(block := file.read(piece, dtype="float32")):
+                heard += len(block)
                 try:
-                    yield checked_samples(block.copy(), file.samplerate, wanted_rate)
+                    yield checked_samples(block, file.samplerate, wanted_rate)
                 except UserError as error:
                     raise UserError(f"{path}: {error}") from None
+            if heard == 0:
+                raise UserError(f"{path}: the file contains no audio")
     except soundfile.LibsndfileError as error:
         raise UserError(f"{path}: this cannot be read as audio ({error.error_string})") from None
