@@ -153,7 +153,7 @@ def test_ranks_share_the_cores(processes, threads, monkeypatch):
         "elastic_launch",
         lambda config, program: lambda *_: seen.append((config.nproc_per_node, os.environ["OMP_NUM_THREADS"])),
     )
-    distributed.launch(processes, "cpu", "train.py", [])
+    distributed.launch(processes, "cpu", "train.py", [], hang_timeout=60)
     assert seen == [(processes, threads)]
 
 

@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
         raise UserError(f"--world-size must be at least 1, not {flags.world_size}")
     if flags.world_size > 1 and "WORLD_SIZE" not in os.environ:
         # Without this file's folder on the path: its modules have names that others have, too.
-        launch(flags.world_size, flags.device, "-P", [__file__, *arguments])
+        launch(flags.world_size, flags.device, "-P", [__file__, *arguments], config.training.hang_timeout)
         return
     with (
         no_children_left(),

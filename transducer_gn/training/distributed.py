@@ -27,6 +27,7 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.common.processes import die_with_parent
 from transducer_gn.common.threads import run_on_any_core
 from transducer_gn.recognition.devices import CPU, chosen_device
+from transducer_gn.training.stragglers import no_stragglers
 
 # Exit code of a process that ends with a `UserError`, as `run_script` gives it.
 USER_ERROR = 2
@@ -152,13 +153,16 @@ def keys_of_this_attempt(store: Store) -> Store:
     return PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
-def launch(processes: int, device: str, script: str, arguments: list[str], max_restarts: int = 3) -> None:
+def launch(
+    processes: int, device: str, script: str, arguments: list[str], hang_timeout: float, max_restarts: int = 3
+) -> None:
     """Run a script in so many processes on this machine, under torchrun's elastic agent.
 
     Args:
         processes: how many
         device: kind of device to compute on, see `chosen_device`
         script: what Python runs, with `arguments`
+        hang_timeout: seconds after which a rank that has not ended, although another has, is killed
         max_restarts: how often to start again after a rank has died; not after a `UserError` in one of them
     """
     chosen_device(device, processes)
@@ -183,7 +187,8 @@ def launch(processes: int, device: str, script: str, arguments: list[str], max_r
             monitor_interval=0.2,
         )
         try:
-            elastic_launch(config, sys.executable)("-u", script, *arguments)
+            with no_stragglers(processes, hang_timeout):
+                elastic_launch(config, sys.executable)("-u", script, *arguments)
             return
         except ChildFailedError as error:
             rank, failure = error.get_first_failure()
