@@ -67,11 +67,9 @@ class PreparedData:
         """Return when the words of each utterance end, in seconds, by its id; only of those that have alignments."""
         ends = {}
         for cut in self.cuts(part):
-            if not cut.supervisions:
-                continue
             supervision = cut.supervisions[0]
             words = (supervision.alignment or {}).get("word", [])
-            if words and [item.symbol for item in words] == (supervision.text or "").split():
+            if words and [item.symbol for item in words] == supervision.text.split():
                 ends[cut.id] = [round(item.start + item.duration, 4) for item in words]
         return ends
 
@@ -83,7 +81,7 @@ class PreparedData:
                 f"data.batches.noise.enabled is true, but {self.folder} has no noise ({path.name}); run ./prepare.sh "
                 "with --musan for this corpus, or say --data.batches.noise.enabled false"
             )
-        return self._read(path)
+        return self._read(path, is_spoken=False)
 
     def front_end(self) -> dict[str, Any]:
         """Return all that the features depend on, as the front end that made them says."""
@@ -100,10 +98,10 @@ class PreparedData:
         """Return the token model of this size."""
         return Tokenizer.load(self.folder / f"lang_{model_type}_{vocab_size}")
 
-    def _read(self, path: Path) -> CutSet:
+    def _read(self, path: Path, is_spoken: bool = True) -> CutSet:
         if not path.is_file():
             raise UserError(f"there is no {path}; run ./prepare.sh for this corpus to the end")
-        return CutSet(LazyMapper(NumberedItems(path), AsCut(path, WithFolder(self.folder.resolve()))))
+        return CutSet(LazyMapper(NumberedItems(path), AsCut(path, WithFolder(self.folder.resolve()), is_spoken)))
 
 
 @dataclass(frozen=True)
@@ -132,28 +130,37 @@ class NumberedItems:
 
 @dataclass(frozen=True)
 class AsCut:
-    """Makes the cut of a manifest's line; UserError names a line that holds none."""
+    """Makes the cut of a manifest's line; UserError names a line that holds none.
+
+    Attributes:
+        path: the manifest
+        resolve: completes a cut
+        is_spoken: whether a cut must say what is said in it; noise does not
+    """
 
     path: Path
     resolve: WithFolder
+    is_spoken: bool
 
     def __call__(self, item: tuple[int, dict[str, Any]]) -> Cut:
         number, values = item
         try:
             cut = deserialize_item(values)
-            check_cut(cut)
+            check_cut(cut, self.is_spoken)
             return self.resolve(cut)
         except (ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError) as error:
             problem = f"{type(error).__name__}: {error}"
             raise UserError(f"{self.path}, line {number} is no cut ({problem}); run prepare.sh again") from error
 
 
-def check_cut(cut: Cut) -> None:
-    """ValueError unless a cut has a name, lasts some time, and has texts and times of words where it has any."""
+def check_cut(cut: Cut, is_spoken: bool) -> None:
+    """ValueError unless a cut has a name, lasts some time, and has a text, if spoken, and times where it has words."""
     typed(str, cut.id, "its id")
     if not (math.isfinite(typed(float, cut.duration, "its duration")) and cut.duration > 0):
         raise ValueError(f"it lasts {cut.duration} s")
+    if is_spoken and not cut.supervisions:
+        raise ValueError("it does not say what is said")
     for supervision in cut.supervisions:
-        typed(str | None, supervision.text, "its text")
+        typed(str if is_spoken else str | None, supervision.text, "its text")
         for item in (supervision.alignment or {}).get("word", []):
             typed(tuple[str, float, float], [item.symbol, item.start, item.duration], "a word")
