@@ -164,8 +164,9 @@ def kill_a_loader(life: Life, rng: random.Random) -> bool:
 
 
 def terminate(life: Life, rng: random.Random) -> bool:
-    """Ask the job to stop, as a scheduler does."""
+    """Ask the job to stop, as a scheduler does: it saves what it has, and ends."""
     send([life.process.pid], signal.SIGTERM)
+    life.wait()
     return True
 
 

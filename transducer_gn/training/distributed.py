@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ErrorHandler, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.distributed.rendezvous import rendezvous
@@ -190,6 +191,10 @@ def launch(
             with no_stragglers(processes, hang_timeout):
                 elastic_launch(config, sys.executable)("-u", script, *arguments)
             return
+        except SignalException as error:
+            # The agent has passed it on, and ranks have saved what they had.
+            logging.warning("training was asked to stop; the same command goes on from the last checkpoint")
+            sys.exit(128 + error.sigval)
         except ChildFailedError as error:
             rank, failure = error.get_first_failure()
             if failure.exitcode == USER_ERROR:

@@ -1,7 +1,11 @@
-"""Invariant: a rank that hangs after the others are done is ended, and all start again; one that is slow is not."""
+"""Invariant: a rank that hangs after the others are done is ended, and all start again; one that is slow is not. A
+launcher that is asked to stop ends its ranks and says so in a sentence.
+"""
 
+import signal
 import subprocess
 import sys
+import time
 
 LAUNCH = """
 import sys
@@ -42,3 +46,16 @@ def test_a_rank_that_is_merely_slow(tmp_path):
     times, said = ended_after(tmp_path, late=3, patience=100)
     assert times == 1
     assert "hangs" not in said
+
+
+def test_a_launcher_that_is_asked_to_stop(tmp_path):
+    (tmp_path / "rank.py").write_text(RANK)
+    words = [sys.executable, "-c", LAUNCH, str(tmp_path / "rank.py"), "100000", "1000"]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "was-here").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "asked to stop" in said and "Traceback" not in said
