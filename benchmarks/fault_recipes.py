@@ -24,7 +24,7 @@ STAGE = re.compile(r"stage \d+: [^\n]*\n")
 PLACE = re.compile(r" (in|of) /\S*")
 # Utterances of a set to decode, and those that make one stage of it.
 UTTERANCES, LINES = 60, 10
-LOCK = ".lock"
+LOCK, MANIFESTS = ".lock", "manifests/.made.json"
 # Names of how long something took, in metrics, reports and displays; how far back a text changes is a result.
 TIMED = re.compile(r"seconds_(?!back$).*|computed|final_p\d+_ms")
 PIECES = 22
@@ -40,6 +40,13 @@ def files_of(folder: Path) -> dict[str, Any]:
     return {name: content for name, content in tree_bytes(folder).items() if Path(name).name != LOCK}
 
 
+def prepared_of(folder: Path) -> dict[str, Any]:
+    """All files; but the manifests' record tells when the corpus was spoken, of which only the parts are compared."""
+    found = files_of(folder)
+    record = json.loads(found[MANIFESTS])
+    return found | {MANIFESTS: record | {"files": sorted(record["files"])}}
+
+
 def prepare_command(work: Path) -> Command:
     """A mini corpus of a few minutes, spoken and prepared."""
     folder = work / "prepared"
@@ -48,7 +55,7 @@ def prepare_command(work: Path) -> Command:
     prepare = [str(REPOSITORY / "prepare.sh"), "--data-dir", str(folder), "--stage", "1", "--vocab-sizes", "60,32"]
     prepare += ["--nj", "2", "--shar", "--shard-size", "20"]
     lines = ["echo stage 0: corpus", shlex.join([*speak, *TINY, "--nj", "2"]), shlex.join(prepare)]
-    return Command(["bash", "-ec", "\n".join(lines)], environment, folder, stages_said, files_of)
+    return Command(["bash", "-ec", "\n".join(lines)], environment, folder, stages_said, prepared_of)
 
 
 def tens_decoded(life: Life) -> list[str]:
