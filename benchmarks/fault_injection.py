@@ -236,6 +236,8 @@ def make_read_only(life: Life, rng: random.Random) -> bool:
 
 def truncate(life: Life, rng: random.Random) -> bool:
     """Cut the newest checkpoint off somewhere, after everything was killed."""
+    if _newest(life.folder) is None:
+        return False
     kill_all(life, rng)
     life.wait()
     newest = _newest(life.folder)
@@ -246,6 +248,8 @@ def truncate(life: Life, rng: random.Random) -> bool:
 
 def flip_bits(life: Life, rng: random.Random) -> bool:
     """Change a few bits of the newest checkpoint, after everything was killed."""
+    if _newest(life.folder) is None:
+        return False
     kill_all(life, rng)
     life.wait()
     newest = _newest(life.folder)
