@@ -172,6 +172,7 @@ def test_other_settings_than_the_export_has_are_refused(runtime: ExportedSystem,
     [
         ({"chunk": 4000}, r"does not fit its graphs \(features\)"),
         ({"vocab_size": 99}, r"does not fit its graphs \(weights\)"),
+        ({"predictor_state": []}, r"does not fit its graphs \(predictor_state\)"),
         ({"blank": 2**32 - 1}, "its blank must be 0"),
         ({"tail_padding": 2**32 - 1}, "tail_padding: must be from 0 to 6000"),
     ],

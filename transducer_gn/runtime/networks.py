@@ -15,6 +15,8 @@ except ImportError as error:  # an optional install
 
 # What the predictor remembers, or the encoder; every array has the batch as first dimension.
 State = tuple[np.ndarray, ...]
+# Types of arrays by onnxruntime's names of them.
+TYPES = {"tensor(float)": "float32", "tensor(int64)": "int64"}
 
 
 class Network:
@@ -39,6 +41,10 @@ class Network:
         """Sizes of an input or output; names stand for those that are free."""
         known = [*self._session.get_inputs(), *self._session.get_outputs()]
         return next((item.shape for item in known if item.name == name), [])
+
+    def inputs(self) -> dict[str, str]:
+        """Types of all inputs by name."""
+        return {item.name: TYPES.get(item.type, item.type) for item in self._session.get_inputs()}
 
 
 @dataclass
@@ -84,9 +90,12 @@ class Networks:
         wanted = [(self._encoder, "memory", layout.memory), (self._encoder, "history", layout.history)]
         wanted += [(self._encoder, "features", seen), (self._joiner, "weights", [layout.vocab_size])]
         wanted += [(self._predictor, tensor.name, tensor.shape) for tensor in layout.predictor_state]
-        for network, name, shape in wanted:
-            if network.shape(name)[1:] != shape:
-                raise UserError(f"{folder}: its description does not fit its graphs ({name}); export the system again")
+        remembered = {tensor.name: tensor.dtype for tensor in layout.predictor_state}
+        faults = [name for network, name, shape in wanted if network.shape(name)[1:] != shape]
+        if self._predictor.inputs() != {"tokens": "int64"} | remembered:
+            faults.append("predictor_state")
+        if faults:
+            raise UserError(f"{folder}: its description does not fit its graphs ({faults[0]}); export the system again")
 
     def initial_encoder_state(self) -> EncoderState:
         """What is remembered of one stream before its first chunk."""
