@@ -13,6 +13,7 @@ GROUPS = {
     },
     "experiments": {
         "run": "run experiments, from data to report",
+        "read_text": "let a predictor read text before it hears speech",
         "train": "train a Transducer",
         "decode": "recognise test sets and count errors",
         "compute_latency": "measure when words come out",
