@@ -89,11 +89,11 @@ class Text:
     def _check(self) -> None:
         """UserError unless the first sentences look like what the token model was trained on."""
         sample = [token for number in range(min(SAMPLE, len(self))) for token in self.sentence(number)]
-        unknown = sample.count(UNKNOWN) / max(len(sample), 1)
-        if not sample or unknown > MOST_UNKNOWN:
+        if not sample:
+            raise UserError(f"reading.text: {self._path} holds no text in its first {SAMPLE} lines")
+        unknown = sample.count(UNKNOWN) / len(sample)
+        if unknown > MOST_UNKNOWN:
             raise UserError(
                 f"reading.text: {unknown:.0%} of the tokens of {self._path} are unknown to the token model; write the "
                 "text as the transcripts are written, a sentence per line"
-                if sample
-                else f"reading.text: the first {SAMPLE} lines of {self._path} are blank"
             )
