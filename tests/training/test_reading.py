@@ -68,7 +68,11 @@ def test_the_objective_grows_by_what_was_read(toy, text, tmp_path):
         state.planner.begin(iter(state.batches), 0, 0)
         plan = state.planner.next_plans(1, 1.0)[0]
         objective = state.learner.training_pass(plan, SchedulePoint(1.0, 0.0), 1.0, Clock(torch.device("cpu")))
-        weights[weight] = (float(objective.loss.detach()), objective.metrics()["reading"], int(plan.batch.token_lengths.sum()))
+        weights[weight] = (
+            float(objective.loss.detach()),
+            objective.metrics()["reading"],
+            int(plan.batch.token_lengths.sum()),
+        )
     alone, entropy, tokens = weights[0.0]
     for weight in (0.5, 1.0):
         assert weights[weight][0] == pytest.approx(alone + weight * tokens * entropy, rel=1e-5)
