@@ -24,6 +24,7 @@ GROUPS = {
     "data": {
         "make_mini_corpus": "speak the mini corpus",
         "download": "download a corpus, or noise",
+        "import_common_voice": "make a part of clips of Common Voice",
         "make_manifests": "check a corpus and write its manifests",
         "make_noise_manifest": "check noise recordings and write their manifest",
         "compute_features": "compute and store features",
