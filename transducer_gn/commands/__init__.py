@@ -32,6 +32,7 @@ GROUPS = {
         "finish_manifests": "combine the training parts and check everything",
         "export_shar": "export features and manifests as Shar",
         "describe": "describe a prepared folder",
+        "make_text": "make one file of sentences of books, to be read",
     },
 }
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
