@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from transducer_gn.common.files import replace_when_done, sole_user, write_text
+from transducer_gn.common.files import folder_when_done, replace_when_done, sole_user, write_text
 
 
 def test_content_appears_only_after_the_block(tmp_path):
@@ -46,6 +46,33 @@ def test_what_a_killed_writer_left_is_removed_and_what_another_writes_is_not(tmp
         assert first.read_text() == "first" and others_sibling.exists()
     assert target.read_text() == "first" and other.read_text() == "other"
     assert sorted(os.listdir(tmp_path)) == ["my-table.txt", "table.txt"]
+
+
+def test_a_folder_appears_when_it_is_whole(tmp_path):
+    target = tmp_path / "new" / "part"
+    with folder_when_done(target) as partial:
+        (partial / "file").write_text("all of it")
+        assert not target.exists()
+    assert (target / "file").read_text() == "all of it"
+    assert os.listdir(target.parent) == ["part"]
+
+
+def test_a_folder_that_fails_is_not_there_and_what_a_killed_writer_left_is_not_in_the_next(tmp_path):
+    target = tmp_path / "part"
+
+    def fail_halfway():
+        with folder_when_done(target) as partial:
+            (partial / "half").write_text("of it")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_halfway()
+    assert os.listdir(tmp_path) == []
+    (tmp_path / ".partial-part").mkdir()
+    (tmp_path / ".partial-part" / "half").write_text("of it")
+    with folder_when_done(target) as partial:
+        assert os.listdir(partial) == []
+    assert os.listdir(tmp_path) == ["part"] and os.listdir(target) == []
 
 
 def test_the_result_has_ordinary_permissions(tmp_path):

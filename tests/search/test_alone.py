@@ -33,8 +33,14 @@ def blank_table(frames):
     return torch.tensor([0.0, -9, -9, -9]).double().repeat(frames, 4, 1)
 
 
-def test_frames_without_tokens_are_weighed_three_at_a_time(monkeypatch):
-    assert calls_of_joiner(monkeypatch, blank_table(7), 1, 1) == ([[1, 3], [1, 3], [1, 1]], [[]])
+def test_frames_without_tokens_are_weighed_five_at_a_time(monkeypatch):
+    assert calls_of_joiner(monkeypatch, blank_table(7), 1, 1) == ([[1, 5], [1, 2]], [[]])
+
+
+def test_a_new_prefix_is_weighed_beyond_what_others_were_weighed_at(monkeypatch):
+    table = blank_table(7)
+    table[3, 0, 2] = 1
+    assert calls_of_joiner(monkeypatch, table, 1, 1) == ([[1, 5], [1, 4]], [[2]])
 
 
 def test_what_was_weighed_before_a_token_is_not_weighed_again(monkeypatch):

@@ -31,11 +31,15 @@ def assert_same_parameters(one, other):
         assert torch.equal(value, parameters_of(other)[name]), name
 
 
-@pytest.fixture(scope="module", params=[GLOBAL, LOOKAHEAD, MWER], ids=["same pass", "look-ahead", "mwer"])
+@pytest.fixture(scope="module", params=[GLOBAL, LOOKAHEAD, MWER], ids=["same pass", "look-ahead", "mwer and reading"])
 def uninterrupted(request, train, local_run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "exp"
-    trainer = train(folder, branch_from=local_run / "epoch-1.pt", **request.param)
-    return request.param, folder, trainer
+    settings = dict(request.param)
+    if "mwer.weight" in settings:
+        (folder.parent / "text.txt").write_text("MAIL AND ORDER\nNAIL BUT POLISH\nSO FOR NOT\n")
+        settings |= {"reading.text": folder.parent / "text.txt", "reading.tokens": 50}
+    trainer = train(folder, branch_from=local_run / "epoch-1.pt", **settings)
+    return settings, folder, trainer
 
 
 def alpha_by_step(folder):

@@ -13,6 +13,7 @@ GROUPS = {
     },
     "experiments": {
         "run": "run experiments, from data to report",
+        "read_text": "let a predictor read text before it hears speech",
         "train": "train a Transducer",
         "decode": "recognise test sets and count errors",
         "compute_latency": "measure when words come out",
@@ -23,6 +24,7 @@ GROUPS = {
     "data": {
         "make_mini_corpus": "speak the mini corpus",
         "download": "download a corpus, or noise",
+        "import_common_voice": "make a part of clips of Common Voice",
         "make_manifests": "check a corpus and write its manifests",
         "make_noise_manifest": "check noise recordings and write their manifest",
         "compute_features": "compute and store features",
@@ -30,6 +32,7 @@ GROUPS = {
         "finish_manifests": "combine the training parts and check everything",
         "export_shar": "export features and manifests as Shar",
         "describe": "describe a prepared folder",
+        "make_text": "make one file of sentences of books, to be read",
     },
 }
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}

@@ -1,8 +1,9 @@
-"""Files that are either whole or not there: written to a temporary sibling, synced, renamed."""
+"""Files and folders that are either whole or not there: written to a temporary sibling, then renamed."""
 
 import fcntl
 import glob
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -43,6 +44,23 @@ def replace_when_done(path: Path | str) -> Iterator[Path]:
     finally:
         sibling.unlink(missing_ok=True)
         os.close(handle)
+
+
+@contextmanager
+def folder_when_done(path: Path) -> Iterator[Path]:
+    """Yield an empty sibling of the folder `path` to fill; rename it to `path` once the block ends well.
+
+    If the block raises, the sibling is removed; what a killed process has left behind of the same folder, too. Many
+    files are soon written so: none is synced. Nothing but an empty folder may be at `path`.
+    """
+    partial = path.with_name(f"{PARTIAL}{path.name}")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        partial.rename(path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def remove_abandoned(path: Path) -> None:

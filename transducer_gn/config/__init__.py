@@ -22,6 +22,7 @@ from transducer_gn.config.fields import changed_settings
 from transducer_gn.config.front_end import FrontEndConfig
 from transducer_gn.config.model import EncoderConfig, JoinerConfig, ModelConfig, PredictorConfig, StreamingConfig
 from transducer_gn.config.mwer import MwerConfig
+from transducer_gn.config.reading import ReadingConfig
 from transducer_gn.config.serving import ServingConfig
 from transducer_gn.config.synthetic import MiniCorpusConfig
 from transducer_gn.config.training import (
@@ -56,6 +57,7 @@ __all__ = [
     "ObjectiveConfig",
     "OptimiserConfig",
     "PredictorConfig",
+    "ReadingConfig",
     "RecognitionConfig",
     "SearchConfig",
     "ServingConfig",

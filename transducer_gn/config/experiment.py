@@ -18,6 +18,7 @@ from transducer_gn.config.data import DataConfig
 from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
 from transducer_gn.config.model import ModelConfig
 from transducer_gn.config.mwer import MwerConfig
+from transducer_gn.config.reading import ReadingConfig
 from transducer_gn.config.training import (
     AlignmentConfig,
     CompetitorConfig,
@@ -49,6 +50,7 @@ class Config:
         competitors: the search for competitors in training
         objective: how the objective is evaluated
         mwer: expected errors as a part of the objective
+        reading: text that is read beside speech
         optimiser: optimiser and learning rate
         training: the loop
     """
@@ -61,6 +63,7 @@ class Config:
     competitors: CompetitorConfig = field(default_factory=CompetitorConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     mwer: MwerConfig = field(default_factory=MwerConfig)
+    reading: ReadingConfig = field(default_factory=ReadingConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 

@@ -216,6 +216,8 @@ class TrainingConfig:
 
     Attributes:
         epochs: epochs in all, those before a branch included
+        encoder_from: checkpoint whose encoder, and pretrained front end if any, a new run begins with; null for none
+        predictor_from: checkpoint whose predictor and joiner a new run begins with; null for new ones
         seed: of parameters and of everything random in a step; each step's draws depend on it and on the step alone
         precision: of the encoder under autocast; sums over lattices are always float32. On a CPU only float32 is fast
         accumulate: batches per update of the parameters
@@ -241,6 +243,8 @@ class TrainingConfig:
     """
 
     epochs: int = may_change(40)
+    encoder_from: str | None = may_change(None)
+    predictor_from: str | None = may_change(None)
     seed: int = 42
     precision: Literal["float32", "float16", "bfloat16"] = "float32"
     accumulate: int = 1

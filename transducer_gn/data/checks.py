@@ -1,4 +1,4 @@
-"""Bad audio, found before anything is made of it."""
+"""Bad audio, found before anything is made of it, and the list of what is bad."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
+from transducer_gn.common.errors import UserError
+from transducer_gn.common.files import write_text
 from transducer_gn.common.processes import run_each
 from transducer_gn.common.units import SAMPLING_RATE
 from transducer_gn.data.layout import Problem, Utterance
@@ -16,6 +18,7 @@ MOST_SAMPLES = 2**40
 # Samples that are decoded at a time.
 PIECE = 1 << 20
 UTTERANCES_PER_TASK = 500
+SHOWN_PROBLEMS = 20
 
 
 def check_audio(path: Path) -> tuple[int, str | None]:
@@ -92,3 +95,17 @@ def check_all_audio(
 def check_many(paths: Sequence[Path]) -> list[tuple[int, str | None]]:
     """Check several recordings."""
     return [check_audio(path) for path in paths]
+
+
+def report_problems(problems: Sequence[Problem], path: Path, skip_bad: bool) -> None:
+    """Write the list of bad input to `path`; stop with it unless it may be skipped."""
+    if not problems:
+        path.unlink(missing_ok=True)
+        return
+    write_text(path, "".join(f"{problem}\n" for problem in problems))
+    shown = "\n".join(f"  {problem}" for problem in problems[:SHOWN_PROBLEMS])
+    if len(problems) > SHOWN_PROBLEMS:
+        shown += f"\n  ... and {len(problems) - SHOWN_PROBLEMS} more, all in {path}"
+    if not skip_bad:
+        raise UserError(f"{len(problems)} bad utterances; repair them, or leave them out with --skip-bad:\n{shown}")
+    print(f"Left out {len(problems)} bad utterances (listed in {path}):\n{shown}")

@@ -11,11 +11,9 @@ from lhotse.supervision import AlignmentItem
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import write_text
 from transducer_gn.common.units import SAMPLING_RATE
-from transducer_gn.data.checks import check_all_audio
+from transducer_gn.data.checks import check_all_audio, report_problems
 from transducer_gn.data.layout import Problem, Utterance, read_part
 from transducer_gn.data.manifest_files import portable_path, write_json_lines
-
-SHOWN_PROBLEMS = 20
 
 
 def make_manifests(
@@ -61,20 +59,6 @@ def drop_duplicates(kept: dict[str, list[tuple[Utterance, int]]]) -> list[Proble
         kept[part] = [entry for entry in utterances if entry[0].id not in seen]
         seen |= {utterance.id: part for utterance, _ in kept[part]}
     return problems
-
-
-def report_problems(problems: Sequence[Problem], path: Path, skip_bad: bool) -> None:
-    """Write the list of bad input to `path`; stop with it unless it may be skipped."""
-    if not problems:
-        path.unlink(missing_ok=True)
-        return
-    write_text(path, "".join(f"{problem}\n" for problem in problems))
-    shown = "\n".join(f"  {problem}" for problem in problems[:SHOWN_PROBLEMS])
-    if len(problems) > SHOWN_PROBLEMS:
-        shown += f"\n  ... and {len(problems) - SHOWN_PROBLEMS} more, all in {path}"
-    if not skip_bad:
-        raise UserError(f"{len(problems)} bad utterances; repair them, or leave them out with --skip-bad:\n{shown}")
-    print(f"Left out {len(problems)} bad utterances (listed in {path}):\n{shown}")
 
 
 def recording(utterance: Utterance, samples: int, data_dir: Path) -> Recording:

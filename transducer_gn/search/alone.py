@@ -3,8 +3,9 @@
 There is little to multiply for one utterance, so that time goes to everything else. Scores are numbers of Python, and
 tensors are asked for no more than products, log-sums and the best of V labels. And at most frames no extension is
 promising enough: all hypotheses take the blank, and the predictor does not move. So the joiner weighs a prefix at a few
-frames in one call, those of the beam where a window of frames begins, and new ones from where they were emitted. With
-many utterances at once there is enough to multiply at every single frame.
+frames in one call, from the first that asks for it on: as a rule the one at which its last token was emitted, and then
+most of the beam has what it needs up to the next token. With many utterances at once there is enough to multiply at
+every single frame.
 """
 
 import math
@@ -22,66 +23,68 @@ from transducer_gn.search.prefix import Prefix
 from transducer_gn.search.prefixes import PrefixStore, SearchedJoiner
 from transducer_gn.search.rules import SearchRules
 
-# Frames, and points of hypotheses at them, that are weighed in one call.
-WINDOW = 3
-WINDOW_POINTS = 24
+# Frames, and points of hypotheses at them, that are weighed in one call. About every fourth frame has a token.
+WINDOW = 5
+WINDOW_POINTS = 32
 
 
 # What is asked of a prefix at a frame: raw weights of the blank and of the best token, and the log-sum of all weights,
 # NaN if one of them is NaN or infinitely large or all are -inf.
 Point = tuple[float, float, float]
+# Points of several prefixes at several frames; where that of a prefix at frame 0 would stand among them; and the raw
+# weights [n, V] that they are from.
+Weighed = tuple[list[Point], int, Tensor]
 # (-promise, row of the hypothesis, token, its raw weight): the most promising come first, and ties as they should.
 Extension = tuple[float, int, int, float]
 
 
-class Window:
-    """A few frames, and the points of all prefixes that were weighed at them so far.
+class Outlook:
+    """The points of prefixes at frames to come, as far as anybody has asked for them.
 
     Args:
         joiner: weighs points
         store: of the prefixes
-        frames: [W, J]
+        frames: [T, J]
     """
 
     def __init__(self, joiner: SearchedJoiner, store: PrefixStore, frames: Tensor) -> None:
         self._joiner = joiner
         self._store = store
-        self._frames = frames[None]
-        # Of each prefix, the points at all frames from the first that it was weighed at; the tensor of raw weights
-        # [n, w, V] that they are from, and the prefix's row there.
-        self._points: dict[Prefix, tuple[int, list[Point], Tensor, int]] = {}
-
-    def weigh(self, prefixes: Sequence[Prefix], frame: int) -> None:
-        """See to it that prefixes, which have rows in the store, have points from a frame on."""
-        new = [prefix for prefix in prefixes if prefix not in self._points]
-        if not new:
-            return
-        logits = self._joiner(self._frames[:, frame:], self._store.gather(new)[:, None])
-        blanks, tokens = logits.select(-1, BLANK).tolist(), logits[:, :, BLANK + 1 :].amax(-1).tolist()
-        # The largest of all weights as a share of their sum, at least 1 / V, has a logarithm that is quickly taken.
-        shares = logits.softmax(-1).amax(-1).tolist()
-        for row, (prefix, *numbers) in enumerate(zip(new, blanks, tokens, shares, strict=True)):
-            points = [
-                (blank, token, (token if token > blank else blank) - log(share))
-                for blank, token, share in zip(*numbers, strict=True)
-            ]
-            self._points[prefix] = frame, points, logits, row
+        self._frames = frames
+        self._weighed: dict[Prefix, Weighed] = {}
+        # The frames at which what was weighed comes to its end, and for which prefixes.
+        self._ends: dict[int, list[Prefix]] = {}
 
     def at(self, frame: int, prefixes: Sequence[Prefix]) -> list[Point]:
-        """The points of prefixes at a frame."""
-        found = []
-        for prefix in prefixes:
-            first, points, _, _ = self._points[prefix]
-            found.append(points[frame - first])
-        return found
+        """The points of prefixes, which have rows in the store, at a frame that is no earlier than those before."""
+        weighed = self._weighed
+        for prefix in self._ends.pop(frame, ()):
+            del weighed[prefix]
+        new = [prefix for prefix in prefixes if prefix not in weighed]
+        if new:
+            self._weigh(new, frame)
+        return [points[start + frame] for points, start, _ in map(weighed.__getitem__, prefixes)]
 
     def logits(self, frame: int, prefixes: Sequence[Prefix]) -> Tensor:
-        """Raw weights [n, V] of prefixes at a frame."""
-        rows = []
-        for prefix in prefixes:
-            first, _, logits, row = self._points[prefix]
-            rows.append(logits[row, frame - first])
-        return torch.stack(rows)
+        """Raw weights [n, V] of prefixes whose points at a frame were asked for."""
+        found = map(self._weighed.__getitem__, prefixes)
+        return torch.stack([logits.select(0, start + frame) for _, start, logits in found])
+
+    def _weigh(self, prefixes: list[Prefix], frame: int) -> None:
+        """Find the points of prefixes at a frame and at a few after it."""
+        count = max(1, min(WINDOW, WINDOW_POINTS // len(prefixes), len(self._frames) - frame))
+        frames = self._frames[frame : frame + count]
+        logits = self._joiner(frames, self._store.gather(prefixes)[:, None]).flatten(0, 1)
+        blanks, tokens = logits.select(1, BLANK).tolist(), logits[:, BLANK + 1 :].amax(1).tolist()
+        # The largest of all weights as a share of their sum, at least 1 / V, has a logarithm that is quickly taken.
+        shares = logits.softmax(1).amax(1).tolist()
+        points = [
+            (blank, token, (token if token > blank else blank) - log(share))
+            for blank, token, share in zip(blanks, tokens, shares, strict=True)
+        ]
+        for number, prefix in enumerate(prefixes):
+            self._weighed[prefix] = points, number * count - frame, logits
+        self._ends.setdefault(frame + count, []).extend(prefixes)
 
 
 @dataclass(slots=True)
@@ -111,17 +114,12 @@ class SearchAlone:
 
     def advance(self, beam: Beam, frames: Tensor) -> None:
         """Take a beam over frames [T, J]."""
-        start, end = 0, frames.shape[0]
-        while start < end:
-            count = min(end - start, WINDOW, max(1, WINDOW_POINTS // max(1, len(beam.prefixes))))
-            window = Window(self._joiner, self._store, frames[start : start + count])
-            window.weigh(beam.prefixes, 0)
-            for frame in range(count):
-                self._store.make_room()
-                points = window.at(frame, beam.prefixes)
-                if not self._pass(beam, points):
-                    self._take(beam, window, frame, points)
-            start += count
+        outlook = Outlook(self._joiner, self._store, frames)
+        for frame in range(frames.shape[0]):
+            self._store.make_room()
+            points = outlook.at(frame, beam.prefixes)
+            if not self._pass(beam, points):
+                self._take(beam, outlook, frame, points)
 
     def _pass(self, beam: Beam, points: list[Point]) -> bool:
         """Take a beam over a frame if nothing can be emitted there, and say whether it was so."""
@@ -135,11 +133,14 @@ class SearchAlone:
         ranks = _single(after)
         if max(self._promises(beam.scores, points)) > min(ranks):
             return False
-        finished = Finished(after, ranks, beam.prefixes, beam.times)
-        beam.follow(finished, finished.best(self._beam))
+        if ranks == sorted(ranks, reverse=True):
+            beam.stay(after)
+        else:
+            finished = Finished(after, ranks, beam.prefixes, beam.times)
+            beam.follow(finished, finished.best(self._beam))
         return True
 
-    def _take(self, beam: Beam, window: Window, frame: int, points: list[Point]) -> None:
+    def _take(self, beam: Beam, outlook: Outlook, frame: int, points: list[Point]) -> None:
         """Take a beam, whose hypotheses have the given points, over a frame at which tokens may be emitted."""
         hypotheses, finished = Hypotheses(beam.scores, beam.prefixes, beam.times), Finished()
         for step in range(self._most + 1):
@@ -147,12 +148,11 @@ class SearchAlone:
             self._finish(hypotheses, points, finished)
             if step == self._most:
                 break
-            chosen = self._choose(hypotheses, points, finished.threshold(self._beam), window, frame)
+            chosen = self._choose(hypotheses, points, finished.threshold(self._beam), outlook, frame)
             if not chosen:
                 break
             hypotheses = self._extend(beam, hypotheses, points, chosen)
-            window.weigh(hypotheses.prefixes, frame)
-            points = window.at(frame, hypotheses.prefixes)
+            points = outlook.at(frame, hypotheses.prefixes)
         beam.follow(finished, finished.best(self._beam))
 
     def _after_blank(self, scores: list[float], points: list[Point]) -> list[float]:
@@ -189,31 +189,29 @@ class SearchAlone:
             (finished.ranks[place],) = _single([finished.scores[place]])
 
     def _choose(
-        self, hypotheses: Hypotheses, points: list[Point], threshold: float, window: Window, frame: int
+        self, hypotheses: Hypotheses, points: list[Point], threshold: float, outlook: Outlook, frame: int
     ) -> list[Extension]:
         """The most promising extensions, best first."""
         promises = self._promises(hypotheses.scores, points)
         rows = [row for row, promise in enumerate(promises) if promise > threshold]
         if not rows:
             return []
-        logits = window.logits(frame, [hypotheses.prefixes[row] for row in rows])[:, BLANK + 1 :]
+        logits = outlook.logits(frame, [hypotheses.prefixes[row] for row in rows])[:, BLANK + 1 :]
         weights, tokens = (part.tolist() for part in logits.topk(min(self._beam + 1, logits.shape[1])))
         share = 1 - 2 * self._alpha
-        found = []
+        found: list[Extension] = []
         for place, row in enumerate(rows):
             offset = hypotheses.scores[row] + share * points[row][2]
-            own, ids = weights[place], tokens[place]
-            promises = _single([weight + offset for weight in own])
-            if len(own) > self._beam and promises[-1] == promises[-2] > threshold:
+            # What does not exceed the threshold as it is does not do so in single precision.
+            arcs = zip(weights[place], tokens[place], strict=True)
+            own = [(weight + offset, row, token + 1, weight) for weight, token in arcs if weight + offset > threshold]
+            if len(own) > self._beam and _single([own[-1][0]]) == _single([own[-2][0]]):
                 # Which of equal promises come first is left open by topk, but not by the rules.
-                own, ids = logits[place].tolist(), range(logits.shape[1])
-                promises = _single([weight + offset for weight in own])
-            found += [
-                (-promise, row, token + 1, weight)
-                for promise, token, weight in zip(promises, ids, own, strict=True)
-                if promise > threshold
-            ]
-        return sorted(found)[: self._beam]
+                own = [(weight + offset, row, token + 1, weight) for token, weight in enumerate(logits[place].tolist())]
+            found += own
+        ranks = _single([promise for promise, _, _, _ in found])
+        ordered = sorted((-rank, *arc[1:]) for rank, arc in zip(ranks, found, strict=True) if rank > threshold)
+        return ordered[: self._beam]
 
     def _extend(self, beam: Beam, hypotheses: Hypotheses, points: list[Point], chosen: list[Extension]) -> Hypotheses:
         """The next round, with its prefixes in the store."""

@@ -19,7 +19,7 @@ from transducer_gn.search.hypotheses import NBest, check_faulty, check_frames
 from transducer_gn.search.prefixes import SearchedModel, reader_of
 
 # Frames to look at in one turn. About every fourth frame has a token; what was computed beyond it is thrown away.
-WINDOW = 4
+WINDOW = 5
 
 
 @dataclass(slots=True)

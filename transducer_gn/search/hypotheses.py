@@ -88,11 +88,15 @@ class Beam:
 
     def follow(self, finished: "Finished", order: list[int]) -> None:
         """Go on to the next frame with those of the finished hypotheses that `order` names, best first."""
-        self.frames += 1
         self.prefixes = [finished.prefixes[place] for place in order]
         self.times = [finished.times[place] for place in order]
-        top = finished.scores[order[0]] if order else 0.0
-        self.scores = [finished.scores[place] - top for place in order]
+        self.stay([finished.scores[place] for place in order])
+
+    def stay(self, scores: list[float]) -> None:
+        """Go on to the next frame with the same hypotheses, whose scores after this one are given, best first."""
+        self.frames += 1
+        top = scores[0] if scores else 0.0
+        self.scores = [score - top for score in scores]
         self.offset += top
         if self.watch is not None:
             self.watch(self)

@@ -7,7 +7,6 @@ LibriSpeech's alignments are published, and a `.kinds.jsonl` with what each sent
 import io
 import json
 import random
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 import soundfile
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.common.files import write_text
+from transducer_gn.common.files import folder_when_done, write_text
 from transducer_gn.common.processes import run_each
 from transducer_gn.common.seeds import stable_seed
 from transducer_gn.common.stages import made_from
@@ -135,25 +134,20 @@ def flac_bytes(samples: np.ndarray) -> bytes:
 
 def write_chapter(chapter: Chapter, settings: MiniCorpusConfig, root: Path) -> float:
     """Write a chapter's folder, whole or not at all; return its duration in seconds."""
-    target = chapter.folder(root)
-    partial = target.with_name(f".partial-{target.name}")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
     spoken = speak_chapter(chapter, settings)
     names = [f"{chapter.name}-{index:04d}" for index in range(len(spoken))]
     groups = twin_groups([s.sentence for s in spoken])
     twins = {a: b for group in groups for a, b in zip(group, group[::-1], strict=True) if a != b}
     transcripts, alignments, kinds = [], [], []
-    for index, (name, result) in enumerate(zip(names, spoken, strict=True)):
-        (partial / f"{name}.flac").write_bytes(flac_bytes(result.samples))
-        transcripts.append(f"{name} {' '.join(result.sentence.words)}")
-        alignments.append(alignment_line(name, result))
-        twin = names[twins[index]] if index in twins else None
-        kinds.append(json.dumps(describe(name, result, twin)))
-    for suffix, lines in (("trans.txt", transcripts), ("alignment.txt", alignments), ("kinds.jsonl", kinds)):
-        (partial / f"{chapter.name}.{suffix}").write_text("".join(f"{line}\n" for line in lines))
-    # The folder appears under its name only when it is complete.
-    partial.rename(target)
+    with folder_when_done(chapter.folder(root)) as partial:
+        for index, (name, result) in enumerate(zip(names, spoken, strict=True)):
+            (partial / f"{name}.flac").write_bytes(flac_bytes(result.samples))
+            transcripts.append(f"{name} {' '.join(result.sentence.words)}")
+            alignments.append(alignment_line(name, result))
+            twin = names[twins[index]] if index in twins else None
+            kinds.append(json.dumps(describe(name, result, twin)))
+        for suffix, lines in (("trans.txt", transcripts), ("alignment.txt", alignments), ("kinds.jsonl", kinds)):
+            (partial / f"{chapter.name}.{suffix}").write_text("".join(f"{line}\n" for line in lines))
     return sum(len(result.samples) for result in spoken) / SAMPLING_RATE
 
 

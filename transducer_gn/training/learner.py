@@ -23,6 +23,7 @@ from transducer_gn.training.expected_errors import ErrorCounter
 from transducer_gn.training.not_finite import Fault, alarmed
 from transducer_gn.training.objective import Objective
 from transducer_gn.training.optimiser import build_optimiser, build_schedule, load_optimiser
+from transducer_gn.training.reading import Reader
 from transducer_gn.training.schedule import SchedulePoint
 from transducer_gn.training.training_pass import Plan, TrainingPass
 from transducer_gn.training.watch import explained_memory_errors
@@ -61,7 +62,7 @@ class Learner:
     Args:
         config: all settings
         world: this process among those that train together
-        errors: see `TrainingPass`
+        errors, reader: see `TrainingPass`
 
     Attributes:
         model: the Transducer
@@ -72,14 +73,16 @@ class Learner:
         average: running average of the parameters
     """
 
-    def __init__(self, config: Config, world: World, errors: ErrorCounter | None = None) -> None:
+    def __init__(
+        self, config: Config, world: World, errors: ErrorCounter | None = None, reader: Reader | None = None
+    ) -> None:
         torch.manual_seed(config.training.seed)
         # Subnormal numbers, such as occupations far from the diagonal, slow a CPU down many times over.
         torch.set_flush_denormal(True)
         self._config = config
         self._world = world
         self.model = build_model(config.model).to(world.device)
-        self.training_pass = TrainingPass(self.model, config, errors)
+        self.training_pass = TrainingPass(self.model, config, errors, reader)
         self._shared_pass = DistributedDataParallel(self.training_pass) if world.size > 1 else self.training_pass
         self.optimiser = build_optimiser(config.optimiser, *trained_parameters(self.model))
         self.schedule = build_schedule(config.optimiser, self.optimiser)

@@ -43,6 +43,8 @@ SUMS = (
     "found",
     "expected_errors",
     "reference_units",
+    "reading",
+    "readings",
     "frames",
     "utterances",
 )
@@ -115,6 +117,8 @@ def combine(terms: Terms, point: SchedulePoint, frame_lengths: Tensor) -> Object
         "found": torch.zeros(()),
         "expected_errors": unknown if terms.errors is None else terms.errors.expected.sum(),
         "reference_units": torch.tensor(0 if terms.errors is None else terms.errors.reference_units),
+        "reading": torch.zeros(()),
+        "readings": torch.zeros(()),
         "frames": frame_lengths.sum(),
         "utterances": torch.tensor(len(frame_lengths)),
     }
@@ -145,7 +149,7 @@ def metrics(sums: Mapping[str, Tensor]) -> dict[str, float]:
         nothing is learnt). At alpha 1 Z has no say and is not computed: if that is so for any batch, there is no
         log_normaliser, while the share is 1 of a list that holds the reference alone, and missing as well where Z
         would be exact; expected_errors: per word (or token) of the references, only
-        where all batches have them
+        where all batches have them; reading: cross-entropy per token of text that was read beside the batches
     """
     names = list(sums)
     values = dict(zip(names, torch.stack([sums[name].double() for name in names]).tolist(), strict=True))
@@ -157,5 +161,7 @@ def metrics(sums: Mapping[str, Tensor]) -> dict[str, float]:
     found["competitors_cut"] = values["cut"] / utterances
     found["reference_found"] = values["found"] / utterances
     found["expected_errors"] = values["expected_errors"] / max(values["reference_units"], 1.0)
+    if values["readings"] > 0:
+        found["reading"] = values["reading"] / values["readings"]
     unknown = {name for name in ("log_normaliser", "reference_share", "expected_errors") if math.isnan(found[name])}
     return {name: value for name, value in found.items() if name not in unknown}

@@ -24,6 +24,7 @@ from transducer_gn.training.expected_errors import ErrorCounter
 from transducer_gn.training.learner import Learner
 from transducer_gn.training.objective import SUMS
 from transducer_gn.training.planning import Planner
+from transducer_gn.training.reading import build_reader
 from transducer_gn.training.watch import Watch
 
 
@@ -62,7 +63,8 @@ def start_run(config: Config, folder: Path, world: World, branch_from: Path | No
     data = PreparedData(Path(config.data.folder))
     tokenizer = data.tokenizer(config.model.vocab_size, config.data.token_model)
     batches = training_batches(config, data, tokenizer, world)
-    learner = Learner(config, world, ErrorCounter(config.mwer, tokenizer.decode))
+    errors, reader = ErrorCounter(config.mwer, tokenizer.decode), build_reader(config.reading, tokenizer)
+    learner = Learner(config, world, errors, reader)
     load_front_end(learner.model, data)
     state = RunState(
         progress=Progress(),
@@ -78,6 +80,8 @@ def start_run(config: Config, folder: Path, world: World, branch_from: Path | No
         _resume(state, *newest, config, world, allow_changed)
     elif branch_from is not None:
         _branch(state, branch_from, config)
+    else:
+        begin_with_parts(state, config)
     if not config.model.front_end.is_trained:
         check_features(data, front_end_of(learner.model))
     return state
@@ -133,6 +137,37 @@ def _branch(state: RunState, path: Path, config: Config) -> None:
     state.progress.branch()
     state.learner.load(checkpoint)
     logging.info("branching from %s after epoch %d, update %d", path, state.progress.epoch, state.progress.step)
+
+
+def begin_with_parts(state: RunState, config: Config) -> None:
+    """Take over trained parts of other systems for a new run; counters, optimiser and averages begin anew."""
+    model = state.learner.model
+    parts: list[tuple[str, str | None, tuple[str, ...]]] = [
+        ("training.encoder_from", config.training.encoder_from, ("encoder", "front_end")),
+        ("training.predictor_from", config.training.predictor_from, ("predictor", "joiner")),
+    ]
+    for flag, name, modules in parts:
+        if name is None:
+            continue
+        path = Path(name)
+        checkpoint = load_checkpoint(path)
+        if "predictor" in modules:
+            _check_token_model(path, checkpoint, state.tokenizer)
+        taken = {key: value for key, value in checkpoint.model.items() if key.split(".")[0] in modules}
+        own = {key: value for key, value in model.state_dict().items() if key.split(".")[0] in modules}
+        other = sorted(key for key in own.keys() | taken.keys() if _shape(own, key) != _shape(taken, key))
+        # The joiner stands between both; how it sees an encoder of another width is learnt anew.
+        other = [key for key in other if not key.startswith("joiner.encoder_projection.")]
+        if other:
+            raise UserError(f"{flag} {path} is of another size than this model: {other[0]}; give it the same settings")
+        usable = {key: value for key, value in taken.items() if _shape(own, key) == _shape(taken, key)}
+        model.load_state_dict(usable, strict=False)
+        logging.info("beginning with the %s of %s", " and the ".join(modules).replace("_", " "), path)
+    state.learner.average.restart(model, 0)
+
+
+def _shape(tensors: Mapping[str, Tensor], name: str) -> torch.Size | None:
+    return tensors[name].shape if name in tensors else None
 
 
 def _check_token_model(path: Path, checkpoint: Checkpoint, tokenizer: Tokenizer) -> None:

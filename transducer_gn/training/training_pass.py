@@ -27,6 +27,7 @@ from transducer_gn.training.expected_errors import ErrorCounter
 from transducer_gn.training.nbest_objective import nbest_objective
 from transducer_gn.training.not_finite import failed_objective
 from transducer_gn.training.objective import Objective
+from transducer_gn.training.reading import Reader
 from transducer_gn.training.schedule import SchedulePoint
 
 PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -54,20 +55,25 @@ class TrainingPass(nn.Module):
 
     Args:
         errors: counts the errors of competitors; only training for minimum word error rate needs it
+        reader: reads text beside the batches, if any is to be read
     """
 
-    def __init__(self, model: Transducer, config: Config, errors: ErrorCounter | None = None) -> None:
+    def __init__(
+        self, model: Transducer, config: Config, errors: ErrorCounter | None = None, reader: Reader | None = None
+    ) -> None:
         super().__init__()
         self.model = model
         self.config = config
         self._errors = errors
+        self._reader = reader
 
     def forward(self, plan: Plan, point: SchedulePoint, warmup: float, clock: Clock) -> Objective:
         """The objective of one batch, which is on the model's device; one of NaN where weights are not finite."""
         try:
             with clock.part("encoder"):
                 encoder_out, frame_lengths = self.encode(plan.batch, plan.chunk, warmup, plan.seed)
-            return self.objective(encoder_out, frame_lengths, plan, point, clock)
+            objective = self.objective(encoder_out, frame_lengths, plan, point, clock)
+            return self._with_reading(objective, plan, clock)
         except NotFiniteError as error:
             return failed_objective(self.model, error)
 
@@ -138,6 +144,15 @@ class TrainingPass(nn.Module):
         ]
         graph = self.config.search.graph == "auto"
         return find_competitors_together(self.model, searched, self.config.competitors, Interpolation(alpha), graph)
+
+    def _with_reading(self, objective: Objective, plan: Plan, clock: Clock) -> Objective:
+        """The objective of a batch and of what is read beside it."""
+        if self._reader is None:
+            return objective
+        with clock.part("reading"):
+            loss, entropy = self._reader.loss(self.model, plan.batch.token_lengths.sum(), plan.seed)
+        sums = {**objective.sums, "reading": entropy, "readings": torch.ones_like(entropy)}
+        return replace(objective, loss=objective.loss + loss, sums=sums)
 
     def _nbest(
         self,
