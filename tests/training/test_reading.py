@@ -115,6 +115,7 @@ def test_reading_goes_on_where_it_was_stopped(toy, text, tmp_path, monkeypatch):
         read_text(arguments("stopped"))
     read_text(arguments("stopped"))
     assert len(calls) == 8 + 7, "it begins after the checkpoint of update 5"
+    assert [path.name for path in (tmp_path / "stopped").glob("*.pt")] == ["epoch-0.pt"]
     for name, value in parameters_of(tmp_path / "whole" / "epoch-0.pt").items():
         assert torch.equal(value, parameters_of(tmp_path / "stopped" / "epoch-0.pt")[name]), name
     (tmp_path / "stopped" / "epoch-0.pt").rename(tmp_path / "stopped" / "checkpoint-5.pt")
@@ -142,3 +143,10 @@ def test_parts_of_other_sizes_are_refused(toy, local_run, tmp_path):
     settings = {"training.predictor_from": local_run / "epoch-1.pt", "model.predictor.dim": 24}
     with pytest.raises(UserError, match=r"training.predictor_from .*epoch-1.pt is of another size than this model"):
         start_run(config_of(toy, **settings), tmp_path / "exp", World(), None, False)
+
+
+def test_a_branch_takes_no_parts_of_others(toy, local_run, tmp_path):
+    parent = local_run / "epoch-1.pt"
+    config = config_of(toy, **{"training.encoder_from": parent})
+    with pytest.raises(UserError, match="--branch-from takes over a whole system; leave out training.encoder_from"):
+        start_run(config, tmp_path / "exp", World(), parent, False)
