@@ -9,13 +9,12 @@ from toy_data import PAIRS, parameters_of, toy_settings
 from transducer_gn.commands.read_text import main as read_text
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import config_parser, read_config
-from transducer_gn.data.text import Sentences
 from transducer_gn.model.transducer import build_model
 from transducer_gn.recognition.checkpoint import load_checkpoint
 from transducer_gn.training import first_reading
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.distributed import World
-from transducer_gn.training.reading import reading_loss
+from transducer_gn.training.reading import cross_entropy
 from transducer_gn.training.schedule import SchedulePoint
 from transducer_gn.training.start import start_run
 
@@ -36,23 +35,23 @@ def config_of(toy, **changes):
 def test_the_loss_is_that_of_a_language_model_token_by_token(toy):
     torch.manual_seed(1)
     model = build_model(config_of(toy).model).double()
-    tokens, lengths = torch.tensor([[5, 3, 7, 4], [6, 6, 0, 0], [9, 0, 0, 0]]), torch.tensor([4, 2, 1])
+    tokens = torch.tensor([[5, 3, 7, 4], [6, 6, 0, 0], [9, 0, 0, 0]])
     expected = 0.0
     model.requires_grad_(False)
-    for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True):
+    for row in ([5, 3, 7, 4], [6, 6], [9]):
         state, token = model.predictor.initial_state(1), 0
-        for following in row[:length]:
+        for following in row:
             output, state = model.predictor.step(torch.tensor([token]), state)
             hidden = torch.tanh(model.joiner.project_predictor(output))[0]
             logits = model.joiner.output_weight @ hidden + model.joiner.output_bias
             expected -= float(logits[following] - logits[1:].logsumexp(0))
             token = following
-    assert float(reading_loss(model, Sentences(tokens, lengths))) == pytest.approx(expected, rel=1e-12)
+    assert float(cross_entropy(model, tokens)) == pytest.approx(expected / 7, rel=1e-12)
 
 
 def test_no_gradient_reaches_the_encoder_or_the_blank(toy):
     model = build_model(config_of(toy).model)
-    reading_loss(model, Sentences(torch.tensor([[5, 3, 7]]), torch.tensor([3]))).backward()
+    cross_entropy(model, torch.tensor([[5, 3, 7]])).backward()
     touched = {name.split(".")[0] for name, value in model.named_parameters() if value.grad is not None}
     assert touched == {"predictor", "joiner"}
     assert model.joiner.encoder_projection.weight.value.grad is None
@@ -89,8 +88,8 @@ def test_a_predictor_that_has_read_expects_what_it_read(toy, text, tmp_path):
     tokenizer = start_run(config_of(toy), tmp_path / "other", World(), None, False).tokenizer
 
     def entropy(sentence):
-        tokens = torch.tensor([tokenizer.encode(sentence)])
-        return reading_loss(model, Sentences(tokens, torch.tensor([tokens.shape[1]]))).item()
+        tokens = tokenizer.encode(sentence)
+        return len(tokens) * cross_entropy(model, torch.tensor([tokens])).item()
 
     assert entropy("MAIL AND ORDER") < entropy("MAIL AND POLISH") - 2
     assert entropy("NAIL AND POLISH") < entropy("NAIL AND ORDER") - 2
@@ -115,11 +114,35 @@ def test_reading_goes_on_where_it_was_stopped(toy, text, tmp_path, monkeypatch):
         read_text(arguments("stopped"))
     read_text(arguments("stopped"))
     assert len(calls) == 8 + 7, "it begins after the checkpoint of update 5"
+    assert [path.name for path in (tmp_path / "stopped").glob("*.pt")] == ["epoch-0.pt"]
     for name, value in parameters_of(tmp_path / "whole" / "epoch-0.pt").items():
         assert torch.equal(value, parameters_of(tmp_path / "stopped" / "epoch-0.pt")[name]), name
-    (tmp_path / "stopped" / "epoch-0.pt").rename(tmp_path / "stopped" / "checkpoint-5.pt")
-    with pytest.raises(UserError, match="other settings: training.seed"):
-        read_text([*arguments("stopped"), "--training.seed", "7"])
+    with pytest.raises(UserError, match=r"epoch-0.pt was made with other settings: training.seed"):
+        read_text([*arguments("whole"), "--training.seed", "7"])
+
+
+def test_half_a_reading_goes_on_as_it_was_begun_and_is_no_training(toy, text, tmp_path, monkeypatch):
+    settings = {"reading.text": text, "reading.tokens": 60, "training.save_interval": 5}
+    arguments = [*toy_settings(toy, **settings), "--exp_dir", str(tmp_path), "--updates", "12"]
+    with monkeypatch.context() as patch:
+        patch.setattr(first_reading, "epoch_path", lambda *_: tmp_path / "missing" / "epoch-0.pt")
+        with pytest.raises(OSError, match="missing"):
+            read_text(arguments)
+    with pytest.raises(UserError, match=r"--updates was 12 when .*checkpoint-10.pt was made"):
+        read_text([*arguments, "--updates", "13"])
+    with pytest.raises(UserError, match=r"checkpoint-10.pt was made with other settings: training.seed"):
+        read_text([*arguments, "--training.seed", "7"])
+    with pytest.raises(UserError, match="cannot resume"):
+        start_run(config_of(toy, **settings), tmp_path, World(), None, False)
+    read_text(arguments)
+    assert load_checkpoint(tmp_path / "epoch-0.pt").progress.batches_in_epoch == 0, "a run counts its own"
+
+
+def test_parameters_that_are_not_finite_are_not_kept(toy, text, tmp_path):
+    settings = {"reading.text": text, "reading.tokens": 60, "optimiser.initial_lr": 1e30}
+    with pytest.raises(UserError, match="parameters .* are not finite after update"):
+        read_text([*toy_settings(toy, **settings), "--exp_dir", str(tmp_path / "exp"), "--updates", "12"])
+    assert not list((tmp_path / "exp").glob("*.pt"))
 
 
 def test_a_run_begins_with_the_parts_of_others(toy, train, local_run, tmp_path):
@@ -142,3 +165,10 @@ def test_parts_of_other_sizes_are_refused(toy, local_run, tmp_path):
     settings = {"training.predictor_from": local_run / "epoch-1.pt", "model.predictor.dim": 24}
     with pytest.raises(UserError, match=r"training.predictor_from .*epoch-1.pt is of another size than this model"):
         start_run(config_of(toy, **settings), tmp_path / "exp", World(), None, False)
+
+
+def test_a_branch_takes_no_parts_of_others(toy, local_run, tmp_path):
+    parent = local_run / "epoch-1.pt"
+    config = config_of(toy, **{"training.encoder_from": parent})
+    with pytest.raises(UserError, match="--branch-from takes over a whole system; leave out training.encoder_from"):
+        start_run(config, tmp_path / "exp", World(), parent, False)

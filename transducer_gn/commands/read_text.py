@@ -15,6 +15,7 @@ from transducer_gn.commands import with_threads  # noqa: F401 (loads torch)
 from transducer_gn.common.command_line import CommandParser, explained_disk_errors
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import sole_user
+from transducer_gn.common.run_files import TRAINING_LOCK
 from transducer_gn.config import config_parser, read_config
 from transducer_gn.training.distributed import join_world
 from transducer_gn.training.first_reading import read_first
@@ -37,6 +38,6 @@ def main(arguments: list[str] | None = None) -> None:
         raise UserError(f"--updates must be at least 1, not {flags.updates}")
     with explained_disk_errors(), join_world(flags.device, config.training.hang_timeout) as world:
         flags.exp_dir.mkdir(parents=True, exist_ok=True)
-        with sole_user(flags.exp_dir / ".training", f"trains in {flags.exp_dir}"):
+        with sole_user(flags.exp_dir / TRAINING_LOCK, f"trains in {flags.exp_dir}"):
             start_log(flags.exp_dir, world.rank)
             logging.info("read: %s", read_first(config, flags.exp_dir, world, flags.updates))

@@ -18,14 +18,12 @@ from transducer_gn.common.command_line import CommandParser, explained_disk_erro
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import sole_user
 from transducer_gn.common.processes import no_children_left
+from transducer_gn.common.run_files import TRAINING_LOCK
 from transducer_gn.config import config_parser, read_config
 from transducer_gn.training.check import check_run
 from transducer_gn.training.distributed import join_world, last_words, launch
 from transducer_gn.training.logbook import start_log
 from transducer_gn.training.trainer import Trainer
-
-# Held by whoever trains in a folder, so that nobody else does at the same time.
-LOCK = ".training"
 
 
 def parser() -> CommandParser:
@@ -65,7 +63,7 @@ def main(arguments: list[str] | None = None) -> None:
             return
         flags.exp_dir.mkdir(parents=True, exist_ok=True)
         if world.is_first:
-            stack.enter_context(sole_user(flags.exp_dir / LOCK, f"trains in {flags.exp_dir}"))
+            stack.enter_context(sole_user(flags.exp_dir / TRAINING_LOCK, f"trains in {flags.exp_dir}"))
         start_log(flags.exp_dir, world.rank)
         Trainer(config, flags.exp_dir, world, flags.branch_from, flags.allow_changed).run()
 

@@ -1,4 +1,4 @@
-"""Files and folders that are either whole or not there: written to a temporary sibling, then renamed."""
+"""Files and folders that are either whole or not there: written to a temporary sibling, synced, renamed."""
 
 import fcntl
 import glob
@@ -50,14 +50,15 @@ def replace_when_done(path: Path | str) -> Iterator[Path]:
 def folder_when_done(path: Path) -> Iterator[Path]:
     """Yield an empty sibling of the folder `path` to fill; rename it to `path` once the block ends well.
 
-    If the block raises, the sibling is removed; what a killed process has left behind of the same folder, too. Many
-    files are soon written so: none is synced. Nothing but an empty folder may be at `path`.
+    If the block raises, the sibling is removed; what a killed process has left behind of the same folder, too. All
+    files are synced at once, at the end. Nothing but an empty folder may be at `path`.
     """
     partial = path.with_name(f"{PARTIAL}{path.name}")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
         yield partial
+        os.sync()
         partial.rename(path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

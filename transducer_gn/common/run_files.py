@@ -11,6 +11,9 @@ BRANCH = "branch.json"
 # The best epoch so far, for those who only look at the folder: a `BestEpoch`.
 BEST = "best.json"
 
+# Held by whoever trains in a folder, so that nobody else does at the same time.
+TRAINING_LOCK = ".training"
+
 
 @dataclass(frozen=True)
 class BestEpoch:

@@ -1,12 +1,12 @@
 """Text without speech: sentences drawn from a file, as tokens."""
 
 import random
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.data.tokenizer import UNKNOWN, Tokenizer
@@ -17,19 +17,6 @@ SAMPLE = 1000
 MOST_UNKNOWN = 0.1
 # Sentences are drawn so many times over, and those of similar length taken.
 DRAWN = 6
-
-
-@dataclass(frozen=True)
-class Sentences:
-    """Some sentences.
-
-    Attributes:
-        tokens: [B, U], zero at padding
-        lengths: [B] number of tokens of each
-    """
-
-    tokens: Tensor
-    lengths: Tensor
 
 
 class Text:
@@ -68,23 +55,23 @@ class Text:
         except UnicodeDecodeError:
             raise UserError(f"reading.text: line {number + 1} of {self._path} is not UTF-8") from None
 
-    def draw(self, tokens: int, seed: int) -> Sentences:
-        """Sentences of so many tokens in all, or a few less; which ones depends on the seed alone.
+    def draw(self, tokens: int, seed: int) -> Tensor:
+        """Sentences [B, U], zero at padding, of so many tokens in all, or a few less or more.
 
-        Of several times as many that are drawn, some of similar length are taken, so that little is padding.
+        Which ones depends on the seed alone. Of several times as many that are drawn, some of similar length are taken,
+        so that little is padding.
         """
         draw = random.Random(seed)
         drawn: list[list[int]] = []
-        while sum(map(len, drawn)) < DRAWN * tokens:
+        left = DRAWN * tokens
+        while left > 0:
             drawn.append(self.sentence(draw.randrange(len(self))))
+            left -= len(drawn[-1])
         drawn = sorted((sentence for sentence in drawn if sentence), key=len)
         ends = numpy.cumsum([len(sentence) for sentence in drawn])
         part = draw.randrange(DRAWN)
         taken = drawn[numpy.searchsorted(ends, part * tokens) : numpy.searchsorted(ends, (part + 1) * tokens)]
-        taken = taken or drawn[-1:]
-        lengths = [len(sentence) for sentence in taken]
-        padded = [sentence + [0] * (max(lengths) - len(sentence)) for sentence in taken]
-        return Sentences(torch.tensor(padded), torch.tensor(lengths))
+        return pad_sequence([torch.tensor(sentence) for sentence in taken or drawn[-1:]], batch_first=True)
 
     def _check(self) -> None:
         """UserError unless the first sentences look like what the token model was trained on."""

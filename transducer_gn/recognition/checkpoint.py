@@ -306,6 +306,6 @@ def remove_old_epochs(folder: Path, keep: int, also: Collection[int]) -> None:
 
 def _remove_all_but(folder: Path, kind: str, keep: int, also: Collection[int]) -> None:
     numbers = sorted(int(path.stem.split("-")[1]) for path in checkpoint_files(folder) if path.name.startswith(kind))
-    for number in numbers[:-keep]:
+    for number in numbers[: max(0, len(numbers) - keep)]:
         if number not in also:
             (folder / f"{kind}-{number}.pt").unlink()

@@ -3,26 +3,28 @@
 import logging
 from pathlib import Path
 
-import torch
+from torch import Tensor
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.seeds import stable_seed
 from transducer_gn.config import Config, changed_settings
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.data.text import Sentences, Text
+from transducer_gn.data.text import Text
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.recognition.checkpoint import (
     Checkpoint,
     Progress,
     TrainingState,
     epoch_path,
+    load_checkpoint,
     newest_checkpoint,
     remove_old_checkpoints,
     step_path,
 )
 from transducer_gn.training.distributed import World
 from transducer_gn.training.learner import Learner
-from transducer_gn.training.reading import reading_loss
+from transducer_gn.training.not_finite import check_parameters
+from transducer_gn.training.reading import cross_entropy
 
 
 def read_first(config: Config, folder: Path, world: World, updates: int) -> Path:
@@ -37,35 +39,46 @@ def read_first(config: Config, folder: Path, world: World, updates: int) -> Path
         world: this process and its device; one process reads
         updates: how many updates of `reading.tokens` tokens each
     """
-    done = epoch_path(folder, 0)
-    if done.is_file():
-        logging.info("%s has been read before", done)
-        return done
     if config.reading.text is None:
         raise UserError("reading.text: which text is to be read? Give a file with a sentence per line")
+    done = epoch_path(folder, 0)
+    if done.is_file():
+        _check_settings(done, load_checkpoint(done), config)
+        logging.info("%s has been read before", done)
+        return done
     tokenizer = PreparedData(Path(config.data.folder)).tokenizer(config.model.vocab_size, config.data.token_model)
     text = Text(Path(config.reading.text), tokenizer, config.reading.longest)
     learner = Learner(config, world)
-    first = _resume(learner, config, folder)
-    logging.info("%d sentences to read; %d of %d updates done", len(text), first, updates)
-    for step in range(first, updates):
+    progress = Progress(batches_in_epoch=updates)
+    if newest := newest_checkpoint(folder):
+        path, checkpoint = newest
+        _check_settings(path, checkpoint, config)
+        if (before := checkpoint.progress.batches_in_epoch) != updates:
+            raise UserError(
+                f"--updates was {before} when {path} was made, and the learning rate follows it; say so again"
+            )
+        learner.load(checkpoint)
+        progress = checkpoint.progress
+    logging.info("%d sentences to read; %d of %d updates done", len(text), progress.step, updates)
+    while (step := progress.step) < updates:
         drawn = text.draw(config.reading.tokens, stable_seed("reading", config.training.seed, step))
-        entropy = _update(learner, drawn, config.optimiser.initial_lr * (1 - step / updates), world)
-        if (step + 1) % config.training.log_interval == 0:
-            logging.info("update %d of %d: %.4f nats per token", step + 1, updates, float(entropy))
-        if (step + 1) % config.training.save_interval == 0:
-            _checkpoint(learner, config, tokenizer, step + 1).save(step_path(folder, step + 1))
+        entropy = _update(learner, drawn, config.optimiser.initial_lr * (1 - step / updates))
+        progress.count_update(1)
+        if progress.step % config.training.log_interval == 0:
+            logging.info("update %d of %d: %.4f nats per token", progress.step, updates, float(entropy))
+        if progress.step % config.training.save_interval == 0:
+            _save(step_path(folder, progress.step), learner, config, tokenizer, progress)
             remove_old_checkpoints(folder, config.training.keep_last)
     learner.average.restart(learner.model, 0)
-    _checkpoint(learner, config, tokenizer, 0).save(done)
+    # A run that begins with it has made no update.
+    _save(done, learner, config, tokenizer, Progress())
     remove_old_checkpoints(folder, 0)
     return done
 
 
-def _update(learner: Learner, drawn: Sentences, rate: float, world: World) -> torch.Tensor:
-    """Move the parameters by one draw of sentences; gives the cross-entropy [] per token before it."""
-    sentences = Sentences(drawn.tokens.to(world.device), drawn.lengths.to(world.device))
-    entropy = reading_loss(learner.model, sentences) / sentences.lengths.sum()
+def _update(learner: Learner, sentences: Tensor, rate: float) -> Tensor:
+    """Move the parameters by sentences [B, U]; gives the cross-entropy [] per token before it."""
+    entropy = cross_entropy(learner.model, sentences)
     learner.optimiser.zero_grad(set_to_none=True)
     entropy.backward()
     for group in learner.optimiser.param_groups:
@@ -74,23 +87,18 @@ def _update(learner: Learner, drawn: Sentences, rate: float, world: World) -> to
     return entropy.detach()
 
 
-def _resume(learner: Learner, config: Config, folder: Path) -> int:
-    """Take over the newest checkpoint of the folder, if there is one; gives the number of updates done."""
-    newest = newest_checkpoint(folder)
-    if newest is None:
-        return 0
-    path, checkpoint = newest
+def _check_settings(path: Path, checkpoint: Checkpoint, config: Config) -> None:
+    """UserError if a checkpoint is one of other settings."""
     if changed := changed_settings(checkpoint.config, config):
         raise UserError(f"{path} was made with other settings: {'; '.join(changed)}. Give those, or another --exp-dir")
-    learner.load(checkpoint)
-    return checkpoint.progress.step
 
 
-def _checkpoint(learner: Learner, config: Config, tokenizer: Tokenizer, step: int) -> Checkpoint:
-    """What is known after so many updates; a run that begins with it has made none."""
-    return Checkpoint(
+def _save(path: Path, learner: Learner, config: Config, tokenizer: Tokenizer, progress: Progress) -> None:
+    """Write a checkpoint, unless parameters are not finite any more."""
+    check_parameters(learner.model, progress.step, path.parent)
+    Checkpoint(
         config=config,
-        progress=Progress(step=step),
+        progress=progress,
         model=learner.model.state_dict(),
         average=learner.average.state_dict(),
         tokenizer=tokenizer.model,
@@ -103,4 +111,4 @@ def _checkpoint(learner: Learner, config: Config, tokenizer: Tokenizer, step: in
             pending=[[]],
             sums=[{}],
         ),
-    )
+    ).save(path)

@@ -7,12 +7,12 @@ gradient reaches the encoder.
 
 from pathlib import Path
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
+from transducer_gn.common.units import BLANK
 from transducer_gn.config import ReadingConfig
-from transducer_gn.data.text import Sentences, Text
+from transducer_gn.data.text import Text
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.model.precision import full_precision
 from transducer_gn.model.transducer import Transducer
@@ -35,28 +35,29 @@ class Reader:
         """What to add to the objective of a batch, and the cross-entropy per token that was read.
 
         Args:
-            reference_tokens: [] number of tokens of the batch's references, of which each weighs as much as
-                1 / `weight` of those that are read, however many are
+            model: whose predictor reads
+            reference_tokens: [] number of tokens of the batch's references; what is read has `weight` times their
+                weight, however much it is
             seed: which sentences are read depends on it alone
         """
-        device = reference_tokens.device
-        drawn = self._text.draw(self._settings.tokens, seed)
-        sentences = Sentences(drawn.tokens.to(device), drawn.lengths.to(device))
-        entropy = reading_loss(model, sentences) / drawn.lengths.sum()
+        entropy = cross_entropy(model, self._text.draw(self._settings.tokens, seed))
         return self._settings.weight * reference_tokens * entropy, entropy.detach()
 
 
 @full_precision
-def reading_loss(model: Transducer, sentences: Sentences) -> Tensor:
-    """[] minus the log-probability of all tokens of the sentences, each given those before it."""
-    tokens, lengths = sentences.tokens, sentences.lengths
-    is_token = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
-    outputs = model.predictor.unroll(tokens)[:, :-1][is_token]
-    hidden = model.joiner.project_predictor(outputs).tanh()
+def cross_entropy(model: Transducer, sentences: Tensor) -> Tensor:
+    """[] minus the mean log-probability of the tokens of sentences [B, U], each given those before it.
+
+    The sentences are in the host's memory and zero at padding: nothing is asked of the device.
+    """
+    count = int((sentences != BLANK).sum())
+    tokens = sentences.to(model.joiner.output_bias.device)
+    hidden = model.joiner.project_predictor(model.predictor.unroll(tokens)[:, :-1]).tanh()
     layer = model.joiner.output_layer
-    # Token 0 is the blank, which nobody writes.
-    logits = functional.linear(hidden, layer.weight[1:], layer.bias[1:])
-    return functional.cross_entropy(logits, tokens[is_token] - 1, reduction="sum")
+    # Nobody writes the blank, which is the first token; where it stands is padding.
+    logits = functional.linear(hidden.flatten(0, 1), layer.weight[BLANK + 1 :], layer.bias[BLANK + 1 :])
+    targets = tokens.flatten() - (BLANK + 1)
+    return functional.cross_entropy(logits, targets, reduction="sum", ignore_index=-1) / count
 
 
 def build_reader(settings: ReadingConfig, tokenizer: Tokenizer) -> Reader | None:

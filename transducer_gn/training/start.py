@@ -79,6 +79,10 @@ def start_run(config: Config, folder: Path, world: World, branch_from: Path | No
     if newest is not None:
         _resume(state, *newest, config, world, allow_changed)
     elif branch_from is not None:
+        if config.training.encoder_from or config.training.predictor_from:
+            raise UserError(
+                "--branch-from takes over a whole system; leave out training.encoder_from and training.predictor_from"
+            )
         _branch(state, branch_from, config)
     else:
         begin_with_parts(state, config)
