@@ -14,7 +14,7 @@ from transducer_gn.training.nbest_objective import nbest_objective
 from transducer_gn.training.schedule import SchedulePoint
 
 WIDTH, VOCABULARY = 5, 4
-EXACT = ObjectiveConfig(regulariser_points="all", reference_points="all", negligible=0.0)
+EXACT = ObjectiveConfig(regulariser_points="all", negligible=0.0)
 
 
 def lattice_inputs(frames, frame_lengths, prefixes, weight, bias):

@@ -139,28 +139,23 @@ class ObjectiveConfig:
 
     Attributes:
         regulariser_points: at how many competitor points per utterance the regulariser is evaluated, drawn at random
-            without bias; "all" evaluates every point, as the paper does
-        reference_points: the same for the references, of which all points are in unless a batch has more than so many
-            per utterance
+            without bias; "all" evaluates every point, as the paper does. The reference's points are always all in
         negligible: share of the largest gradient that the gradients left out of backward may add up to. Occupations
             along a sequence add up to hundreds, so that the default is below what float32 resolves
         backend: of the recursion: "auto" for the fastest that is there, "torch", "k2" or "fast_rnnt"
     """
 
     regulariser_points: int | Literal["all"] = 1024
-    reference_points: int | Literal["all"] = 4096
     negligible: float = 1e-5
     backend: Literal["auto", "torch", "k2", "fast_rnnt"] = "auto"
 
     def __post_init__(self) -> None:
-        section = "objective"
-        for name in ("regulariser_points", "reference_points"):
-            points = getattr(self, name)
-            require(
-                points == "all" or (isinstance(points, int) and points >= 1),
-                f"{section}.{name}",
-                f'must be "all" or a number of points, 1 or more, not {points!r}',
-            )
+        section, points = "objective", self.regulariser_points
+        require(
+            points == "all" or (isinstance(points, int) and points >= 1),
+            f"{section}.regulariser_points",
+            f'must be "all" or a number of points, 1 or more, not {points!r}',
+        )
         require_probability(section, negligible=self.negligible)
         require(
             self.backend in ("auto", "torch", "k2", "fast_rnnt"),

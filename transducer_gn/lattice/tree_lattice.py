@@ -53,12 +53,6 @@ class TreeLattice:
         """[reference rows, T] whether a frame is one of the row's utterance's own."""
         return self.inputs.within[self.rows.reference.utterances]
 
-    @property
-    def reference_points(self) -> int:
-        """How many points the references have, all utterances together."""
-        pairs = zip(self.rows.reference.counts, self.inputs.frame_counts, strict=True)
-        return sum(rows * frames for rows, frames in pairs)
-
     def reference_arcs(self) -> tuple[Tensor, Tensor, Tensor]:
         """(token_weights [B, U, T], blank_weights [B, U + 1, T], log_sums [B, U + 1, T]) of the references."""
         path = self.rows.blank_row[self.tree.nodes[:, 0]]  # [B, U + 1]

@@ -99,16 +99,9 @@ def _regulariser(
     """
     tree, inputs = lattice.tree, lattice.inputs
     factors = point_factors(tree, torch.ones_like(tree.in_reference) if is_used else tree.in_reference)
-    if not is_used:
-        return lattice.squared_log_sums(factors)
-    total = factors.new_zeros((), dtype=lattice.log_sums.dtype)
-    if lattice.has_competitors:
-        others = torch.where(tree.in_reference, 0, factors)
-        points = choose_points(tree, others, inputs.within, settings.regulariser_points, generator)
-        total = squared_log_sums(inputs, points)
-    # The references' log-sums are at hand. What costs is their gradient: scores have one at few points, this at all.
-    most = settings.reference_points
-    if most == "all" or lattice.reference_points <= most * len(tree.nodes):
-        return lattice.squared_log_sums(factors) + total
-    of_references = torch.where(tree.in_reference, factors, 0)
-    return squared_log_sums(inputs, choose_points(tree, of_references, inputs.within, most, generator)) + total
+    of_references = lattice.squared_log_sums(factors)
+    if not is_used or not lattice.has_competitors:
+        return of_references
+    others = torch.where(tree.in_reference, 0, factors)
+    points = choose_points(tree, others, inputs.within, settings.regulariser_points, generator)
+    return of_references + squared_log_sums(inputs, points)
