@@ -2,7 +2,7 @@
 
 The undisturbed run and the disturbed ones use the same folder, one after another, so that paths within files are equal.
 A command tells where it is by marks, such as the lines with which its stages begin. Faults are aimed at the stage that
-was reached so far, or the one after it, at a random moment of its length in the undisturbed run; so all are hit.
+was hit least, of those from the one that was reached on, at a random moment of its length in the undisturbed run.
 """
 
 import os
@@ -186,8 +186,13 @@ class CommandDisturber:
 
     def _disturb(self, life: Life, reached: int) -> tuple[str, str] | None:
         """Wait for a moment, then do the next fault, if the call has not ended by then; gives its kind and stage."""
-        stages = list(self._expected.stages)
-        aim = stages[min(reached + self._rng.randint(0, 1), len(stages) - 1)]
+        stages, hit = list(self._expected.stages), self._tally.stages
+        ahead = stages[min(reached, len(stages) - 1) :]
+        if len(ahead) == 1 and hit[ahead[0]] > min(hit[stage] for stage in stages):
+            # The end has had its share; the next run is for the others.
+            return None
+        # The first of those that were hit least so far: a run goes from stage to stage, and the next ones even it out.
+        aim = min(ahead, key=lambda stage: hit[stage])
         until(lambda: aim in self._command.marks(life), life)
         length = max(self._expected.stages[aim], SHORTEST)
         until(lambda: False, life, self._rng.uniform(0, length), step=0.005)

@@ -112,7 +112,7 @@ class Mutator:
         if kind == 8:
             at = rng.randrange(len(other) + 1)
             return content[:start] + other[at : at + rng.choice([4, 32, 256, 4096])] + content[end:]
-        if kind == 9 and rng.random() < 0.2:
+        if kind == 9 and rng.random() < 0.02:
             return content[:start] + rng.choice([b"[", b"{", b"(", b'{"a":']) * DEEP + content[start:]
         return content[:start] if kind == 10 and rng.random() < 0.3 else content
 

@@ -3,6 +3,7 @@
 import json
 import zipfile
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -87,12 +88,18 @@ def as_json(value: Any) -> Any:
     return [as_json(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+@lru_cache(1000)
+def zeros(shape: tuple[int, ...], kind: torch.dtype) -> torch.Tensor:
+    """A tensor [*shape] of nothing, the same one for all that want it: a file holds it once, and is read sooner."""
+    return torch.zeros(shape, dtype=kind)
+
+
 def from_json(value: Any, tokens: torch.Tensor) -> Any:
     """The way back, with zeros in all tensors but the token model; shapes that are none stay as they are."""
     if isinstance(value, dict) and set(value) == {TENSOR, "type"}:
         try:
-            shape = [min(max(int(size), 0), 64) for size in value[TENSOR]]
-            made = torch.zeros(shape, dtype=getattr(torch, value["type"]))
+            shape = tuple(min(max(int(size), 0), 64) for size in value[TENSOR])
+            made = zeros(shape, getattr(torch, value["type"]))
         except (TypeError, ValueError, AttributeError, OverflowError, RuntimeError):
             return value
         return tokens if made.dtype == torch.uint8 else made

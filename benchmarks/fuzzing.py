@@ -35,6 +35,10 @@ SLOW, LOST, ASLEEP = 5.0, 30.0, 900
 ROOM = 1 << 30
 LARGEST_INPUT = 1 << 20
 MOST_KEPT = 2000
+# Watching takes most of the time of readers in pure Python: the first inputs are watched, and of the others some.
+WATCHED_FIRST, WATCHED_EVERY = 1000, 8
+# Bytes by which an input may outgrow the good ones if it is to be changed further: its like would take all the time.
+MOST_GROWTH = 2000
 MOST_PER_FAILURE = 3
 # So that what was found is known before all is done.
 MOST_PER_PROCESS = 20_000
@@ -122,10 +126,10 @@ class Coverage:
         self._new = False
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Watch while the block runs."""
+    def watching(self, is_on: bool = True) -> Iterator[None]:
+        """Watch while the block runs, if that is on."""
         self._new = False
-        sys.settrace(self._call)
+        sys.settrace(self._call if is_on else None)
         try:
             yield
         finally:
@@ -179,6 +183,7 @@ class Fuzzer:
         self._mutator = Mutator(self._rng, target.is_json, target.words)
         self._coverage = Coverage()
         self._said: Counter[str] = Counter()
+        self._largest_kept = max(map(len, target.seeds)) + MOST_GROWTH
         self.findings = Findings()
 
     def run(self, inputs: int) -> None:
@@ -201,7 +206,7 @@ class Fuzzer:
         raise TooSlowError(f"took more than {SLOW:g} s of processor time")
 
     def _try(self, content: bytes) -> bool:
-        """Have an input read; gives whether it brought anything new."""
+        """Have an input read; gives whether it brought anything new and is small enough to keep."""
         findings, is_new_sentence = self.findings, False
         findings.inputs += 1
         self._present.seek(0)
@@ -209,7 +214,7 @@ class Fuzzer:
         start = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, SLOW)
         try:
-            with self._coverage.watching():
+            with self._coverage.watching(findings.inputs <= WATCHED_FIRST or findings.inputs % WATCHED_EVERY == 0):
                 self._target.read(content)
             findings.read += 1
         except UserError as error:
@@ -223,7 +228,7 @@ class Fuzzer:
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
         findings.slowest = max(findings.slowest, time.process_time() - start)
-        return self._coverage.has_new() or is_new_sentence
+        return (self._coverage.has_new() or is_new_sentence) and len(content) <= self._largest_kept
 
 
 def limit_memory() -> None:

@@ -2,6 +2,7 @@
 """Long life: does a process that trains, or recognises streams, grow while it lives?
 
   long_life.py --updates 20000 --minutes 120 --json result.json
+  long_life.py --updates 0 --minutes 120 --json result.json       the streams alone; what the file has of training stays
 
   training    a tiny model on made-up features, with a process that loads batches, validations, checkpoints of which
               old ones are removed, through alpha's slope with competitors; --updates of it. As a clock that is sped up:
@@ -20,9 +21,11 @@ the largest of the last quarter of looks against that of the second quarter; the
 
 import argparse
 import gc
+import json
 import logging
 import os
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -136,7 +139,10 @@ def train(updates: int, work: Path) -> list[Look]:
         trainer.stop.is_made = step >= updates
 
     trainer.bookkeeper.after_update = and_look  # type: ignore[method-assign]
+    # A trainer listens to signals itself, and goes on doing so.
+    listener = signal.getsignal(signal.SIGTERM)
     trainer.run()
+    signal.signal(signal.SIGTERM, listener)
     return looks
 
 
@@ -200,14 +206,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--updates", type=int, default=20_000, help="of the training, 0 for none (20000)")
     parser.add_argument("--minutes", type=float, default=120.0, help="of audio, 0 for none (120)")
-    parser.add_argument("--json", help="file to write the result to")
+    parser.add_argument("--json", type=Path, help="file to write the result to, of which other parts stay")
     arguments = parser.parse_args()
+    # What is asked to stop removes its files.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     logging.disable(logging.INFO)
     parts: dict[str, tuple[float, Callable[[Any, Path], list[Look]]]] = {
         "training": (arguments.updates, train),
         "streams": (arguments.minutes, stream),
     }
-    result: dict[str, Any] = {"ratios": {}}
+    there = arguments.json is not None and arguments.json.is_file()
+    result: dict[str, Any] = json.loads(arguments.json.read_text()) if there else {"ratios": {}}
     for name, (amount, run) in parts.items():
         if not amount:
             continue

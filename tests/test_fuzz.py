@@ -13,7 +13,7 @@ from transducer_gn.recognition.tensor_files import read_tensors
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 READERS = ("best", "branch", "parts", "metrics", "manifest-bytes", "arrays", "requests", "metadata", "exported-system")
-READERS += ("messages",)
+READERS += ("messages", "experiments")
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -46,6 +46,16 @@ def test_files_and_flags_override_in_order(tmp_path: Path) -> None:
     assert config.optimiser == OptimiserConfig()
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("model:\n  encoder:\n", "--model.encoder has"), ("training: {epochs: null}\n", "--training.epochs has")],
+)
+def test_a_name_without_a_value_is_named(text: str, named: str, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(UserError, match=f"{named} no value"):
+        read("--config", str(tmp_path / "a.yaml"))
+
+
 def test_a_script_can_add_flags_of_its_own() -> None:
     parser = config_parser("A test.")
     parser.add_argument("--exp-dir", type=str)

@@ -6,14 +6,15 @@ A new section is a new frozen dataclass and one more field of `Config`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field, fields, is_dataclass
+from types import NoneType
+from typing import Any, get_args
 
 from jsonargparse import Namespace
 
 from transducer_gn.common.command_line import CommandParser, Verbatim
 from transducer_gn.common.errors import UserError, require
-from transducer_gn.common.typed import typed
+from transducer_gn.common.typed import type_hints, typed
 from transducer_gn.config.data import DataConfig
 from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
 from transducer_gn.config.model import ModelConfig
@@ -101,11 +102,22 @@ def config_parser(description: str | None) -> CommandParser:
 def read_config(parser: CommandParser, arguments: list[str] | None = None) -> tuple[Config, Namespace]:
     """Parse `arguments` (those of the program if None) into the settings and the script's own flags.
 
-    Raises `UserError` if a setting contradicts another.
+    Raises `UserError` if a setting has no value or contradicts another.
     """
     namespace = parser.parse_args(arguments)
+    _check_given(Config, namespace)
     values = parser.instantiate(namespace)
     return Config(**{section.name: values[section.name] for section in fields(Config)}), namespace
+
+
+def _check_given(kind: type, values: Namespace, place: str = "") -> None:
+    """Every setting and section has a value: the parser takes a name with nothing after it for any type."""
+    for name, hint in type_hints(kind).items():
+        value = values[name]
+        if value is None and NoneType not in get_args(hint):
+            raise UserError(f"--{place}{name} has no value; give it one, or leave its name out of the file")
+        if is_dataclass(hint):
+            _check_given(hint, value, f"{place}{name}.")  # type: ignore[arg-type]
 
 
 def config_from(settings: Mapping[str, Any]) -> Config:
