@@ -115,6 +115,13 @@ def test_what_is_left_out_is_listed_with_its_reason(source, capsys):
     assert "Left out 4 bad utterances" in capsys.readouterr().out
 
 
+def test_a_quotation_that_does_not_end_belongs_to_its_sentence(source):
+    write_table(source / "table.tsv", ("zoe", "a.mp3", '"Yes, he said.'), ("adam", "b.mp3", 'No "he said.'))
+    assert imported(source).clips == 2
+    texts = sorted(path.read_text() for path in source.glob("corpus/common-voice/*/1/*.txt"))
+    assert [text.split(maxsplit=1)[1] for text in texts] == ["YES HE SAID\n", "NO HE SAID\n"]
+
+
 def test_a_line_without_all_columns_is_left_out(source):
     with (source / "table.tsv").open("a") as file:
         file.write("zoe\ta.mp3\n\ta.mp3\tNobody says so.\n")

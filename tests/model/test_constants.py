@@ -1,4 +1,4 @@
-"""A constant copy gives what its module gave when it was made: an exact one every digit, the others to rounding."""
+"""A constant copy gives what its module gave when it was made, to rounding."""
 
 import gc
 import weakref
@@ -21,23 +21,21 @@ def test_steps_are_those_of_the_predictor(kind, rows):
     config = PredictorConfig(kind=kind, embedding_dim=6, dim=8, layers=2, context=2, forget_bias=1.0)
     predictor = shaken(build_predictor(config, 9), 0.3)
     tokens = [torch.randint(9, (rows,)) for _ in range(3)]
-    copies = [predictor, constant(predictor, "exact"), constant(predictor, "quick"), constant(predictor, "fused")]
+    copies = [predictor, constant(predictor, "quick"), constant(predictor, "fused")]
     states = [copy.initial_state(rows) for copy in copies]
     for step in tokens:
         outputs = []
         for number, copy in enumerate(copies):
             output, states[number] = copy.step(step, states[number])
             outputs.append(output)
-        assert torch.equal(outputs[1], outputs[0])
-        for output in outputs[2:]:
+        for output in outputs[1:]:
             torch.testing.assert_close(output, outputs[0], rtol=1e-5, atol=1e-5)
-        for before, same, *others in zip(*states, strict=True):
-            assert torch.equal(same, before)
+        for before, *others in zip(*states, strict=True):
             for other in others:
                 torch.testing.assert_close(other, before, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["exact", "quick", "fused"])
+@pytest.mark.parametrize("kind", ["quick", "fused"])
 @torch.no_grad()
 def test_logits_are_those_of_the_joiner_when_the_copy_was_made(kind):
     torch.manual_seed(0)
@@ -50,12 +48,11 @@ def test_logits_are_those_of_the_joiner_when_the_copy_was_made(kind):
             parameter += 1  # scales, which the copy has multiplied out
     found = copy(copy.project_encoder(frames), copy.project_predictor(prefixes))
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
-    assert kind != "exact" or torch.equal(found, wanted)
 
 
 def test_what_is_no_module_is_given_back():
     thing = object()
-    assert constant(thing, "exact") is thing
+    assert constant(thing, "quick") is thing
 
 
 @pytest.mark.parametrize("change", ["in place", "another", "assigned"])

@@ -4,8 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from transducer_gn.config import Config, NormalisationConfig
 from transducer_gn.evaluation.coverage import Coverage
-from transducer_gn.reporting.figures import coverage_figure, series, upper_limit, wer_figure, with_model_loss
+from transducer_gn.reporting.figures import (
+    coverage_figure,
+    learning_figure,
+    series,
+    upper_limit,
+    wer_figure,
+    with_model_loss,
+)
 from transducer_gn.reporting.runs import Run
 
 
@@ -31,6 +39,20 @@ def test_runs_without_validation_are_left_out_and_nothing_left_is_no_figure():
     drawn = wer_figure("x", [("one", run), ("none", Run("b", Path("b")))], [run], "")
     assert [(line["label"], line["points"]) for line in drawn.panels()[0]["lines"]] == [("one", [[1, 7.0]])]
     assert wer_figure("x", [("none", Run("b", Path("b")))], [], "") is None
+
+
+def test_learning_curves_are_of_local_runs_in_training_and_on_the_dev_set():
+    row = {"alpha": 1.0, "numerator": -0.5, "loss": 3.0, "regulariser": 40.0, "regulariser_weight": 0.01}
+    seen = [row | {"epoch": 1}, row | {"epoch": 2, "numerator": -0.25}]
+    valid = [{"epoch": 2, "wer": 7.0, "numerator": -0.75}]
+    local, other = (
+        Run(name, Path(name), train=seen, valid=valid, config=Config(normalisation=NormalisationConfig(alpha=alpha)))
+        for name, alpha in (("local", 1.0), ("global", 0.3))
+    )
+    upper, lower = learning_figure([local, other]).panels()
+    assert [line["points"] for line in upper["lines"]] == [[[1, 0.5], [2, 0.25]], [[2, 0.75]]]
+    assert [line["points"] for line in lower["lines"]] == [[[2, 7.0]]]
+    assert learning_figure([other]) is None
 
 
 def test_coverage_is_drawn_as_mean_share_and_distance():

@@ -102,10 +102,26 @@ def report_problems(problems: Sequence[Problem], path: Path, skip_bad: bool) -> 
     if not problems:
         path.unlink(missing_ok=True)
         return
+    write_problems(problems, path)
+    if not skip_bad:
+        sentence = f"{len(problems)} bad utterances; repair them, or leave them out with --skip-bad:"
+        raise UserError(f"{sentence}\n{first_problems(problems, path)}")
+    tell_left_out(problems, path)
+
+
+def write_problems(problems: Sequence[Problem], path: Path) -> None:
+    """Write the list of bad input."""
     write_text(path, "".join(f"{problem}\n" for problem in problems))
+
+
+def tell_left_out(problems: Sequence[Problem], path: Path) -> None:
+    """Say which input was left out, and that `path` lists it."""
+    print(f"Left out {len(problems)} bad utterances (listed in {path}):\n{first_problems(problems, path)}")
+
+
+def first_problems(problems: Sequence[Problem], path: Path) -> str:
+    """A line for each of the first, and how many more `path` lists."""
     shown = "\n".join(f"  {problem}" for problem in problems[:SHOWN_PROBLEMS])
     if len(problems) > SHOWN_PROBLEMS:
         shown += f"\n  ... and {len(problems) - SHOWN_PROBLEMS} more, all in {path}"
-    if not skip_bad:
-        raise UserError(f"{len(problems)} bad utterances; repair them, or leave them out with --skip-bad:\n{shown}")
-    print(f"Left out {len(problems)} bad utterances (listed in {path}):\n{shown}")
+    return shown

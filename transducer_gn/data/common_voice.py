@@ -16,7 +16,7 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import folder_when_done, write_text
 from transducer_gn.common.processes import run_each
 from transducer_gn.common.units import SAMPLING_RATE
-from transducer_gn.data.checks import report_problems
+from transducer_gn.data.checks import tell_left_out, write_problems
 from transducer_gn.data.layout import Problem
 from transducer_gn.data.spelling import transcript_words
 
@@ -81,7 +81,10 @@ def import_common_voice(table: Path, clips: Path, part: Path, jobs: int, record:
             )
         speakers = arrange(kept, partial)
         write_text(partial / record[0], record[1])
-    report_problems(problems, part / LEFT_OUT, skip_bad=True)
+        if problems:
+            write_problems(problems, partial / LEFT_OUT)
+    if problems:
+        tell_left_out(problems, part / LEFT_OUT)
     return Imported(len(kept), speakers, sum(outcome for outcome in outcomes if not isinstance(outcome, str)))
 
 

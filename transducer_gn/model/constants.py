@@ -1,16 +1,14 @@
 """Modules whose parameters will not change for a while, so that what follows from these alone is computed once.
 
 A search calls the predictor and the joiner thousands of times with the same parameters. `constant` gives a copy of a
-module in which every scaled tensor is replaced by its effective values, or by the two factors of these. The copy knows
-nothing of later changes, and no gradient flows through it. There are three kinds of copies:
+module in which every scaled tensor is replaced by its effective values. The copy knows nothing of later changes, and no
+gradient flows through it. There are two kinds of copies:
 
-    exact    gives the same numbers as the module on a CPU, digit for digit: where this scales the rows that it
-             multiplies instead of its weights, so does the copy. For training
-    quick    multiplies all weights out and packs them (`transducer_gn.model.packed`), and has the share of each token
-             in the first gates of an LSTM at hand, a third of what a step multiplies; `folded` makes one matrix of
-             an LSTM's output layer and the joiner's projection. For recognition on a CPU
-    fused    multiplies all weights out and takes the fewest operations, the whole step of an LSTM in one call. For
-             accelerators, where every launch has its price
+    quick    has weights packed (`transducer_gn.model.packed`), and the share of each token in the first gates of an
+             LSTM at hand, a third of what a step multiplies; `folded` makes one matrix of an LSTM's output layer and
+             the joiner's projection. For CPUs
+    fused    takes the fewest operations, the whole step of an LSTM in one call. For accelerators, where every launch
+             has its price
 """
 
 import copy
@@ -33,53 +31,35 @@ from transducer_gn.model.scaled import ScaledTensor
 
 Module = TypeVar("Module")
 Made = TypeVar("Made")
-Kind = Literal["exact", "quick", "fused"]
+Kind = Literal["quick", "fused"]
 
 
 class ConstantTensor(nn.Module):
-    """What stands for a scaled tensor: the same operations, with the scale and the effective values at hand."""
+    """What stands for a scaled tensor: the same operations on its effective values."""
 
     def __init__(self, tensor: ScaledTensor) -> None:
         super().__init__()
-        self.value = tensor.value.detach()
-        self._scale = tensor.scale().detach()
-        self._effective: Tensor | None = None
-
-    def scale(self) -> Tensor:
-        """See `ScaledTensor.scale`."""
-        return self._scale
+        self.value = tensor().detach()
 
     def forward(self) -> Tensor:
         """See `ScaledTensor.forward`."""
-        if self._effective is None:
-            self._effective = self.value * self._scale
-        return self._effective
+        return self.value
 
     def product(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """See `ScaledTensor.product`."""
-        if x.numel() < self.value.numel():
-            return functional.linear(x * self._scale, self.value, bias)
-        return functional.linear(x, self(), bias)
+        return functional.linear(x, self.value, bias)
 
     def rows(self, ids: Tensor) -> Tensor:
         """See `ScaledTensor.rows`."""
-        return functional.embedding(ids, self())
+        return functional.embedding(ids, self.value)
 
 
-class MultipliedTensor(ConstantTensor):
-    """The same, always multiplied out."""
-
-    def product(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        """See `ScaledTensor.product`."""
-        return functional.linear(x, self(), bias)
-
-
-class PackedTensor(MultipliedTensor):
+class PackedTensor(ConstantTensor):
     """The same, packed."""
 
     def __init__(self, tensor: ScaledTensor) -> None:
         super().__init__(tensor)
-        self._packed = PackedWeight(self()) if self.value.dim() == 2 else None
+        self._packed = PackedWeight(self.value) if self.value.dim() == 2 else None
 
     def product(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """See `ScaledTensor.product`."""
@@ -306,7 +286,7 @@ _folded: WeakKeyDictionary[nn.Module, _Kept[FoldedReader | None]] = WeakKeyDicti
 def _copy(part: nn.Module, kind: Kind) -> nn.Module:
     """A new copy of a module."""
     if isinstance(part, ScaledTensor):
-        return {"exact": ConstantTensor, "quick": PackedTensor, "fused": MultipliedTensor}[kind](part)
+        return PackedTensor(part) if kind == "quick" else ConstantTensor(part)
     if isinstance(part, Lstm) and kind == "fused":
         return FusedLstm(part)
     if type(part) is LstmPredictor and kind == "quick":

@@ -42,6 +42,32 @@ def prior_note(run: Run) -> str:
 
 
 @rc_context(STYLE)
+def learning_figure(runs: Sequence[Run]) -> ReportFigure | None:
+    """Losses of local runs on what they learn from and on the dev set, and the dev set's error rate."""
+    shown = [run for run in runs if run.is_local and run.train and run.valid]
+    if not shown:
+        return None
+    figure, (upper, lower) = new_figure(2, 5.2)
+    for run, colour in zip(shown, COLOURS * len(shown), strict=False):
+        upper.plot(*series(with_model_loss(run.train), "model_loss"), color=colour, linewidth=0.8, label=run.name)
+        # Validations are at alpha 1, where the score of the reference is all there is to the loss.
+        losses = [row | {"model_loss": -row["numerator"]} for row in run.valid if "numerator" in row]
+        upper.plot(*series(losses, "model_loss"), "--", color=colour, marker="o", markersize=3, label="_dev")
+        lower.plot(*series(run.valid, "wer"), color=colour, marker="o", markersize=3)
+    upper.set_yscale("log")
+    upper.set_ylabel("loss per frame")
+    upper.legend(fontsize=8)
+    lower.set_ylim(0, upper_limit(series([row for run in shown for row in run.valid], "wer")[1]))
+    lower.set_ylabel("dev WER, %")
+    lower.set_xlabel("epoch")
+    caption = (
+        "Learning curves of local runs. Above: the loss without regulariser, in training (with its masks and noise) "
+        "and, broken, on the dev set. Below: word error rates on the dev set as training saw them."
+    )
+    return ReportFigure("learning", figure, caption)
+
+
+@rc_context(STYLE)
 def regulariser_figure(run: Run, baseline: Run | None, runs: Sequence[Run]) -> ReportFigure | None:
     """The squared log-sums while the regulariser comes in, and the loss meanwhile."""
     if not run.train:

@@ -131,9 +131,10 @@ def evaluated(runs: Sequence[Run], part: str | None) -> list[Evaluated]:
 
 
 def training_figures(runs: Sequence[Run], baseline: Run | None, challenger: Run | None) -> list[ReportFigure]:
-    """The paper's figures, as far as there are runs for them."""
+    """Learning curves and the paper's figures, as far as there are runs for them."""
+    curves = figures.learning_figure(runs)
     if challenger is None:
-        return []
+        return [] if curves is None else [curves]
     plain = [run for run in runs if run.is_plain and not run.is_mwer]
     local = [("local" + (", continued" if run.branch_epoch else ""), run) for run in plain if run.is_local]
     alike = [run for run in plain if not run.is_local and same_regulariser(run, challenger)]
@@ -151,6 +152,7 @@ def training_figures(runs: Sequence[Run], baseline: Run | None, challenger: Run 
             runs,
             "Word error rates on the dev set while training, by the interpolation weight alpha.",
         ),
+        curves,
     ]
     if len({run.branch_epoch for run in by_branch}) > 1:
         lines = [

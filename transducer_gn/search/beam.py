@@ -40,7 +40,7 @@ from torch import Tensor
 
 from transducer_gn.common.units import BLANK
 from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
-from transducer_gn.model.constants import Kind, constant
+from transducer_gn.model.constants import constant
 from transducer_gn.search.alone import SearchAlone
 from transducer_gn.search.device_run import run_on_device
 from transducer_gn.search.frames import JoinedFrames
@@ -61,7 +61,6 @@ class BeamSearch:
         beam: K, hypotheses kept per utterance
         alpha: weight of local normalisation, from 0 to 1
         max_tokens_per_frame: S
-        exact: see `transducer_gn.search.rules.SearchRules`
     """
 
     def __init__(
@@ -70,17 +69,15 @@ class BeamSearch:
         beam: int,
         alpha: float,
         max_tokens_per_frame: int = DEFAULT_TOKENS_PER_FRAME,
-        exact: bool = False,
     ) -> None:
-        rules = SearchRules(beam, alpha, max_tokens_per_frame, exact)
+        rules = SearchRules(beam, alpha, max_tokens_per_frame)
         self.interpolation = rules.interpolation
         self.beam = beam
         self.max_tokens_per_frame = max_tokens_per_frame
-        kind: Kind = "exact" if exact else "quick"
-        self._joiner = constant(model.joiner, kind)
+        self._joiner = constant(model.joiner, "quick")
         with torch.no_grad():
-            self._store = PrefixStore(reader_of(model, kind))
-        self._alone = None if exact else SearchAlone(self._joiner, self._store, rules)
+            self._store = PrefixStore(reader_of(model))
+        self._alone = SearchAlone(self._joiner, self._store, rules)
 
     def start(self, batch: int) -> list[Beam]:
         """Beams of the empty sequence alone, before any frame, one for each utterance."""
@@ -94,11 +91,7 @@ class BeamSearch:
     @torch.no_grad()
     def advance_alone(self, beam: Beam, frames: Tensor) -> None:
         """Take one beam over frames [T, J]."""
-        if self._alone is not None:
-            self._alone.advance(beam, frames)
-            return
-        for t in range(len(frames)):
-            self.advance([beam], frames[t : t + 1])
+        self._alone.advance(beam, frames)
 
     @torch.no_grad()
     def advance(self, beams: Sequence[Beam], frame: Tensor) -> None:
@@ -309,7 +302,7 @@ def search_together(model: SearchedModel, batches: Sequence[tuple[Tensor, Tensor
         on_device = DeviceSearch(model, count, rules)
         projected = [on_device.project(encoder_out) for encoder_out, _ in batches]
         return run_on_device(on_device, JoinedFrames.of(projected, lengths), rules.graph)
-    search = BeamSearch(model, rules.beam, rules.alpha, rules.max_tokens_per_frame, rules.exact)
+    search = BeamSearch(model, rules.beam, rules.alpha, rules.max_tokens_per_frame)
     beams = search.start(count)
     _advance(search, beams, JoinedFrames.of([search.project(encoder_out) for encoder_out, _ in batches], lengths))
     check_faulty([own.faulty for own in beams])

@@ -131,7 +131,7 @@ def find_competitors_together(
         graph: see `transducer_gn.search.rules.SearchRules`
     """
     beam = settings.count + 1 if settings.beam is None else settings.beam
-    rules = SearchRules(beam, interpolation.alpha, settings.max_tokens_per_frame, exact=True, graph=graph)
+    rules = SearchRules(beam, interpolation.alpha, settings.max_tokens_per_frame, graph=graph)
     found = _search_sound(model, [(batch.encoder_out, batch.frame_lengths) for batch in batches], rules).best(beam)
     competitors, start = [], 0
     for batch in batches:

@@ -88,7 +88,7 @@ class GreedySearch:
         interpolation: Interpolation | None,
         max_tokens_per_frame: int,
     ) -> None:
-        self._joiner, self._reader = constant(model.joiner, "quick"), reader_of(model, "quick")
+        self._joiner, self._reader = constant(model.joiner, "quick"), reader_of(model)
         self._interpolation = interpolation
         self._max_tokens_per_frame = max_tokens_per_frame
         frames = self._joiner.project_encoder(encoder_out)

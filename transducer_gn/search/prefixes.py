@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from transducer_gn.common.units import BLANK
-from transducer_gn.model.constants import Kind, constant, folded
+from transducer_gn.model.constants import constant, folded
 from transducer_gn.model.predictor import State
 from transducer_gn.search.prefix import NO_ROW, Prefix
 
@@ -84,10 +84,10 @@ class Reader:
         return self._project(output), state
 
 
-def reader_of(model: SearchedModel, kind: Kind) -> Reads:
+def reader_of(model: SearchedModel) -> Reads:
     """What reads tokens for a model's joiner; its parameters count as constants (`transducer_gn.model.constants`)."""
-    quickest = folded(model.predictor, model.joiner) if kind == "quick" else None
-    return quickest or Reader(constant(model.predictor, kind), constant(model.joiner, kind))
+    quickest = folded(model.predictor, model.joiner)
+    return quickest or Reader(constant(model.predictor, "quick"), constant(model.joiner, "quick"))
 
 
 class HoldsPrefixes(Protocol):

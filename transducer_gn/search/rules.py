@@ -14,15 +14,12 @@ class SearchRules:
         beam: K, hypotheses kept per utterance
         alpha: weight of local normalisation, from 0 to 1
         max_tokens_per_frame: S, most tokens between two blanks
-        exact: whether every digit on a CPU is to be what the model itself would compute. Training asks for it, so that
-            a run gives the same parameters whatever becomes of the search; it takes up to twice as long
         graph: whether the steps of a frame are replayed as graphs where there is CUDA
     """
 
     beam: int
     alpha: float
     max_tokens_per_frame: int = DEFAULT_TOKENS_PER_FRAME
-    exact: bool = False
     graph: bool = True
 
     def __post_init__(self) -> None:
