@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator, Sequence
+from multiprocessing import parent_process
 from typing import TypeVar
 
 import torch
@@ -48,7 +49,9 @@ def leave_stopping_to_training(_: int) -> None:
     without them it could not. If it is killed, they go with it, and with them its lock of the folder, which they have
     inherited. Nor are they bound to the core of the thread that started them.
     """
-    die_with_parent()
+    # By the number that was noted at its start: training may have been killed since, and its place taken.
+    starter = parent_process()
+    die_with_parent(None if starter is None else starter.pid)
     run_on_any_core()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
