@@ -22,7 +22,7 @@ def noise(*lengths):
 
 
 @pytest.mark.parametrize("graph", ["auto", "off"])
-def test_graphs_are_the_systems_choice_and_exact_digits_are_only_for_training(system, graph, monkeypatch):
+def test_graphs_are_the_systems_choice(system, graph, monkeypatch):
     asked, search = [], utterances.search_together
 
     def noting(model, batches, rules):
@@ -32,7 +32,7 @@ def test_graphs_are_the_systems_choice_and_exact_digits_are_only_for_training(sy
     monkeypatch.setattr(utterances, "search_together", noting)
     chosen = replace(system, config=replace(system.config, search=SearchConfig(graph=graph)))
     utterances.recognise(chosen, noise(130, 97), RecognitionConfig(beam=4))
-    assert [(rules.graph, rules.exact) for rules in asked] == [(graph == "auto", False)]
+    assert [rules.graph for rules in asked] == [graph == "auto"]
 
 
 def test_each_utterance_shows_something_after_each_of_its_chunks(system):

@@ -79,7 +79,7 @@ def page_that_heard(launch: Callable[[], object], server: LiveServer, viewport: 
     The microphone plays in real time: where the machine is busy samples are lost, and another sentence was spoken. Then
     it is spoken again.
     """
-    for patience in (8000, 15000, 30000):
+    for patience in (8000, 15000, 30000, 30000, 30000):
         problems: list[str] = []
         page = open_page(launch(), server, viewport, problems)
         page.get_by_role("button", name="Microphone").click()
