@@ -7,10 +7,11 @@ import pytest
 import torch
 from small_models import shaken
 
-from transducer_gn.config import PredictorConfig
+from transducer_gn.config import OptimiserConfig, PredictorConfig
 from transducer_gn.model.constants import constant, folded
 from transducer_gn.model.joiner import Joiner
 from transducer_gn.model.predictor import LstmPredictor, build_predictor
+from transducer_gn.training.optimiser import build_optimiser
 
 
 @pytest.mark.parametrize("kind", ["lstm", "finite-state"])
@@ -53,6 +54,19 @@ def test_logits_are_those_of_the_joiner_when_the_copy_was_made(kind):
 def test_what_is_no_module_is_given_back():
     thing = object()
     assert constant(thing, "quick") is thing
+
+
+@pytest.mark.parametrize("optimiser", ["eve", "adamw"])
+def test_a_search_of_training_sees_the_last_update(optimiser):
+    torch.manual_seed(0)
+    predictor = build_predictor(PredictorConfig(kind="lstm", embedding_dim=6, dim=8, layers=1), 9)
+    tokens, state = torch.tensor([1, 5]), predictor.initial_state(2)
+    before, _ = constant(predictor, "quick").step(tokens, state)
+    predictor.step(tokens, state)[0].square().sum().backward()
+    build_optimiser(OptimiserConfig(kind=optimiser), predictor.parameters()).step()
+    found, _ = constant(predictor, "quick").step(tokens, state)
+    assert not torch.equal(found, before)
+    torch.testing.assert_close(found, predictor.step(tokens, state)[0].detach(), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("change", ["in place", "another", "assigned"])
