@@ -113,6 +113,23 @@ def test_a_file_of_settings_with_an_endless_number_is_no_yaml(tmp_path):
         config_parser(None).parse_args(["--config", str(tmp_path / "a.yaml")])
 
 
+@pytest.mark.parametrize("text", ["{" * 30_000, "- " * 30_000, "a: " + "[" * 51 + "]" * 51])
+def test_settings_nested_too_deeply_are_a_sentence(text: str, tmp_path: Path) -> None:
+    """The first two ended the process with a segmentation fault."""
+    (tmp_path / "deep.yaml").write_text(text)
+    with pytest.raises(UserError, match="deep.yaml: has sections within sections 50 times"):
+        command_parser(None).parse_args(["--config", str(tmp_path / "deep.yaml")])
+    with pytest.raises(UserError, match=r"\.\.\. has brackets within brackets 50 times"):
+        command_parser(None).parse_args(["--config", text])
+
+
+def test_settings_may_be_nested_a_little(tmp_path: Path) -> None:
+    """50 times is not too often: what is wrong here is that there is no such setting."""
+    (tmp_path / "deep.yaml").write_text("a: " + "[" * 49 + "]" * 49)
+    with pytest.raises(UserError, match='"a"'):
+        command_parser(None).parse_args(["--config", str(tmp_path / "deep.yaml")])
+
+
 def test_files_on_top_of_systems_do_not_stand_on_systems():
     """Else a file that is given second would undo what the first one says."""
     conf = Path(__file__).parents[2] / "conf"

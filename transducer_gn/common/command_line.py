@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, NoReturn, TypeVar
 
+import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
 from transducer_gn.common.errors import UserError, run_script
@@ -29,6 +30,9 @@ ADVICE = {
     errno.EROFS: "the file system is read-only; choose another folder",
 }
 KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text", "NoneType": "null"}
+# Lists and mappings within each other, as no settings are. The parser reads YAML by a library that ends the process
+# with a segmentation fault where there are tens of thousands.
+MOST_NESTED = 50
 # A file of settings may begin where another ends: its own values win over those of the file it names.
 BASE = re.compile(r"^base:[ \t]*(\S+)[ \t]*(?:#.*)?$", re.MULTILINE)
 
@@ -56,8 +60,12 @@ class CommandParser(ArgumentParser):
         self, args: Sequence[str] | None = None, *rest: Any, **named: Any
     ) -> Namespace:
         """Parse `args`, those of the program if None."""
+        arguments = self.as_named(sys.argv[1:] if args is None else args)
+        for argument in arguments:
+            if is_deep(argument):
+                raise UserError(f"{argument[:20]}... has brackets within brackets {MOST_NESTED} times; see --help")
         try:
-            return super().parse_args(self.as_named(sys.argv[1:] if args is None else args), *rest, **named)
+            return super().parse_args(arguments, *rest, **named)
         # Not UTF-8, or a number of thousands of digits; or nested too deeply.
         except (ValueError, RecursionError) as error:
             raise UserError(f"--config names a file that is no YAML ({error}); see --help") from error
@@ -74,6 +82,8 @@ class CommandParser(ArgumentParser):
 
     def parse_string(self, content: str, path: Any = "", *rest: Any, **named: Any) -> Namespace:
         """Parse the text of a file of settings, on top of the file that its `base` names."""
+        if is_deep(content):
+            raise UserError(f"{path}: has sections within sections {MOST_NESTED} times; such settings do not exist")
         found = BASE.search(content)
         if found is None:
             return super().parse_string(content, path, *rest, **named)
@@ -97,6 +107,21 @@ class CommandParser(ArgumentParser):
             if re.search(rf"--{re.escape(old)}\b", message) or (in_file and ".".join(in_file.groups()) == old):
                 raise UserError(f"{old} is now called {new}; give it under that name") from ex
         raise UserError(f"{sentence(message)}; see --help") from ex
+
+
+def is_deep(text: str) -> bool:
+    """Whether a text holds YAML whose lists and mappings are nested beyond `MOST_NESTED`; it need not be YAML."""
+    depth = 0
+    try:
+        # One event after another: these take no stack.
+        for event in yaml.parse(text, yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MOST_NESTED:
+                return True
+    except (yaml.YAMLError, ValueError):
+        # Whoever reads it will say what is wrong with it.
+        pass
+    return False
 
 
 def sentence(message: str) -> str:
