@@ -1,7 +1,8 @@
 """Stage 3: compute and store the features of all parts, and of noise if there is any.
 
 Filter banks, or the vectors of a pretrained front end (--front-end moonshine-tiny), whose standardisation is taken from
-the training parts and stored with it.
+the training parts and stored with it. If it is to be trained along (model.front_end.freeze: false in --conf), only the
+front end is stored: such training reads audio.
 """
 
 from dataclasses import dataclass
@@ -66,6 +67,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = settings_from(FeatureOptions, parser().parse_args(arguments))
     config = options.front_end_config()
     inputs: dict[str, Any] = {"tick_power": options.tick_power or TICK_POWERS[config.kind]}
+    if config.is_trained:
+        inputs["stored"] = False
     extractor = None
     if config.kind == "filter-banks":
         for name in (FRONT_END_RECORD, FRONT_END_PARAMETERS):
@@ -131,13 +134,16 @@ def store_part(
         return
     # Imported late: lhotse takes seconds, which a finished stage does not need.
     from transducer_gn.config import StorageConfig
-    from transducer_gn.data.features import change_speed, cuts_of_part, store_features
+    from transducer_gn.data.features import change_speed, cuts_of_part, store_audio_alone, store_features
 
     stage.begin()
     cuts = cuts_of_part(options.data_dir, part)
     cuts += [change_speed(cut, factor) for factor in factors for cut in list(cuts)]
-    storage = StorageConfig(inputs["tick_power"])
-    store_features(cuts, part, inputs, options.data_dir, storage, options.nj, extractor)
+    if inputs.get("stored", True):
+        storage = StorageConfig(inputs["tick_power"])
+        store_features(cuts, part, inputs, options.data_dir, storage, options.nj, extractor)
+    else:
+        store_audio_alone(cuts, part, options.data_dir)
     stage.finish()
 
 

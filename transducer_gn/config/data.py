@@ -85,6 +85,9 @@ class BatchConfig:
         spec_augment: masks and warps
         noise: noise
         volume: loudness
+        speeds: whoever trains a pretrained front end along hears every utterance at one of these speeds, drawn anew
+            in every epoch, such as [0.9,1,1.1]; none for its own. Stored features have copies instead (prepare.sh
+            --speed-factors)
     """
 
     max_duration: float = 200.0
@@ -100,9 +103,14 @@ class BatchConfig:
     spec_augment: SpecAugmentConfig = field(default_factory=SpecAugmentConfig)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     volume: VolumeConfig = field(default_factory=VolumeConfig)
+    speeds: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         section = "data.batches"
+        # YAML and checkpoints have lists.
+        object.__setattr__(self, "speeds", tuple(self.speeds))
+        for speed in self.speeds:
+            require(0.5 <= speed <= 2, f"{section}.speeds", f"must be from 0.5 to 2, not {speed}")
         names = "max_duration max_duration_of_utterance max_token_density num_buckets buffer_size shar_buffer_size"
         require_positive(section, **{name: getattr(self, name) for name in names.split()})
         for name in ("num_workers", "min_duration"):

@@ -2,7 +2,7 @@
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from transducer_gn.common.units import BLANK
 from transducer_gn.config import BatchConfig, FrontEndConfig
 from transducer_gn.data.augmentation import change_volume, mix_noise, one_thread
 from transducer_gn.data.epoch_plan import EpochPlan
-from transducer_gn.data.features import fbank
+from transducer_gn.data.features import change_speed, fbank
 from transducer_gn.data.filtering import Usable, Utterances, usable_cuts
 from transducer_gn.data.index import ManifestIndex
 from transducer_gn.data.labels import group_of, unit_of
@@ -118,6 +118,12 @@ class Inputs:
                 f"data.batches.{name}",
                 "only filter banks can do that, and the features are those of a pretrained front end; switch it off",
             )
+        require(
+            not settings.speeds or self.audio,
+            "data.batches.speeds",
+            "needs a front end that is trained along (model.front_end.freeze: false); for stored features, leave it "
+            "out and give prepare.sh --speed-factors",
+        )
 
 
 FILTER_BANK_INPUTS = Inputs()
@@ -137,6 +143,7 @@ class BatchDataset(Dataset[Batch]):
             if inputs.noise is None:
                 raise UserError("noise.enabled needs noise; run prepare.sh with --musan, or switch it off")
             self._noise = list(inputs.noise)
+        self._speeds = settings.speeds if augment else ()
         self._volume = settings.volume if augment and settings.volume.enabled else None
         # Masks are for features: whoever makes them of audio adds the masks.
         self._masks = settings.spec_augment if augment and settings.spec_augment.enabled and not inputs.audio else None
@@ -146,8 +153,9 @@ class BatchDataset(Dataset[Batch]):
             return self._make(numbered)
 
     def _make(self, numbered: NumberedCuts) -> Batch:
-        cuts = CutSet.from_cuts(sorted(numbered.cuts, key=lambda cut: (-cut.duration, cut.id)))
         draw = random.Random(stable_seed("batch", self._settings.seed, numbered.epoch, numbered.number))
+        heard = at_drawn_speeds(numbered.cuts, self._speeds, draw) if self._speeds else numbered.cuts
+        cuts = CutSet.from_cuts(sorted(heard, key=lambda cut: (-cut.duration, cut.id)))
         supervisions = [cut.supervisions[0] for cut in cuts]
         custom = [supervision.custom or {} for supervision in supervisions]
         mixed = mix_noise(cuts, self._noise, self._settings.noise, draw) if self._noise else cuts
@@ -171,11 +179,22 @@ class BatchDataset(Dataset[Batch]):
         )
 
 
+def at_drawn_speeds(cuts: Iterable[Cut], speeds: Sequence[float], draw: random.Random) -> list[Cut]:
+    """Each cut at one of `speeds`; their ids stay."""
+    drawn = [(cut, draw.choice(speeds)) for cut in cuts]
+    return [cut if speed == 1 else change_speed(cut, speed).with_id(cut.id) for cut, speed in drawn]
+
+
 def collate_features(cuts: Iterable[Cut], extractor: FeatureExtractor | None) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the features of cuts [B, T', F] and their lengths [B]: stored ones, or computed from audio.
 
     One utterance at a time: extractors of whole batches let the padding into an utterance's last frame.
     """
+    if not extractor and (bare := next((cut.id for cut in cuts if not cut.has_features), None)):
+        raise UserError(
+            f"{bare} has no stored features: prepare.sh ran with settings that train the front end along "
+            "(model.front_end.freeze: false); run it with this system's, in a data folder of its own"
+        )
     matrices = [torch.from_numpy(cut.compute_features(extractor) if extractor else cut.load_features()) for cut in cuts]
     padded = torch.nn.utils.rnn.pad_sequence(matrices, batch_first=True, padding_value=LOG_EPSILON)
     return padded, torch.tensor([len(matrix) for matrix in matrices])
@@ -185,6 +204,14 @@ def collate_audio(cuts: Iterable[Cut]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the samples of cuts [B, N] and their lengths [B]."""
     samples = [torch.from_numpy(cut.load_audio()[0]) for cut in cuts]
     return torch.nn.utils.rnn.pad_sequence(samples, batch_first=True), torch.tensor([len(row) for row in samples])
+
+
+def settings_identity(settings: BatchConfig) -> dict[str, Any]:
+    """What batches depend on of `settings`. Those that did not exist yet are left out where they change nothing."""
+    values = asdict(settings)
+    if not settings.speeds:
+        del values["speeds"]
+    return values
 
 
 class ResumableBatches(ABC):
@@ -311,7 +338,7 @@ class Batches(ResumableBatches):
 
     def identity(self) -> dict[str, Any]:
         """Batches do not depend on the number of workers."""
-        settings = {name: value for name, value in asdict(self._settings).items() if name != "num_workers"}
+        settings = {name: value for name, value in settings_identity(self._settings).items() if name != "num_workers"}
         utterances = {"utterances": self.report.fingerprint, "token model": self._token_model}
         return settings | utterances | {"world size": self._world_size, "training": self._training}
 

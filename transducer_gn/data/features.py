@@ -151,3 +151,11 @@ def store_features(
     run_each(write_shard, tasks, jobs, f"Features of {name} (shards)")
     everything = (cut for manifest in manifests for cut in read_json_lines(manifest))
     write_json_lines(part_manifest(data_dir, name), everything)
+
+
+def store_audio_alone(cuts: Sequence[MonoCut], name: str, data_dir: Path) -> None:
+    """Write the manifest of `cuts` without features, for a front end that is trained along."""
+    manifest = part_manifest(data_dir, name)
+    shutil.rmtree(manifest.parent / name, ignore_errors=True)
+    manifest.parent.mkdir(parents=True, exist_ok=True)
+    write_json_lines(manifest, (cut.to_dict() for cut in cuts))

@@ -312,7 +312,7 @@ class ShardedBatches(ResumableBatches):
     def identity(self) -> dict[str, Any]:
         """Batches depend on the number of workers, too."""
         utterances = {"shards": self._export.shards.tolist(), "utterances": self.report.fingerprint}
-        return asdict(self._settings) | utterances | {"world size": self._world_size, "token model": self._token_model}
+        return settings_identity(self._settings) | utterances | {"world size": self._world_size, "token model": self._token_model}
 
     def lanes(self, epoch: int) -> list[Lane]:
         """Return what this rank's workers do in an epoch."""
