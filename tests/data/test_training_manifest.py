@@ -11,6 +11,7 @@ from transducer_gn.data import epoch_plan
 from transducer_gn.data.manifest_files import read_lines
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.data.training_manifest import (
+    archive_fault,
     combine_training_parts,
     cut_fault,
     features_fault,

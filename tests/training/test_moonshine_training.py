@@ -17,7 +17,16 @@ from stopping import run_until
 import transducer_gn
 from transducer_gn.commands import compute_features, compute_latency, decode, report
 from transducer_gn.common.errors import UserError
-from transducer_gn.config import RecognitionConfig, SystemConfig, config_parser, read_config
+from transducer_gn.config import (
+    BatchConfig,
+    FrontEndConfig,
+    RecognitionConfig,
+    SystemConfig,
+    config_parser,
+    read_config,
+)
+from transducer_gn.data.batches import Batches, Inputs
+from transducer_gn.data.features import change_speed
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation.results import find_results, read_results
 from transducer_gn.recognition.checkpoint import load_checkpoint
@@ -49,6 +58,7 @@ SETTINGS = {
     "training.epochs": 2,
 }
 UNFROZEN = {"model.front_end.freeze": "false", "optimiser.front_end_lr": 0.001}
+AT_SPEEDS = UNFROZEN | {"data.batches.speeds": "[0.9,1,1.1]"}
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +139,7 @@ def test_nothing_frozen_moves_or_is_averaged(frozen: Path, place: Path) -> None:
     assert len(checkpoint.training.optimiser["param_groups"]) == 1
 
 
-@pytest.mark.parametrize("changes", [{}, UNFROZEN], ids=["frozen", "unfrozen"])
+@pytest.mark.parametrize("changes", [{}, UNFROZEN, AT_SPEEDS], ids=["frozen", "unfrozen", "speeds"])
 def test_resume_equals_never_having_stopped(train, changes: dict[str, object], tmp_path: Path) -> None:
     whole = train(tmp_path / "whole", **changes)
     steps = whole.state.progress.step
@@ -167,6 +177,51 @@ def test_a_branch_may_unfreeze(train, frozen: Path, place: Path, tmp_path: Path)
     cuts = {cut.id: cut for cut in PreparedData(place / "data").cuts("dev-a")}
     for name, text in texts["chunks"].items():
         assert system.transcribe(audio_of(cuts[name]), RecognitionConfig(beam=4)).text.split() == text
+
+
+def test_training_along_needs_no_stored_features(train, place: Path, tmp_path: Path) -> None:
+    data, front_end = tmp_path / "data", place / "front-end" / "front_end.pt"
+    prepare(place / "corpus", data, front_end, write_conf(tmp_path / "c.yaml", freeze=False), speeds="[1.1]")
+    assert not list(data.rglob("*.lca")) and not any(cut.has_features for cut in PreparedData(data).train_cuts())
+    train(tmp_path / "exp", **UNFROZEN | {"data.folder": data, "training.epochs": 1})
+    train(tmp_path / "stored", **UNFROZEN | {"training.epochs": 1})
+    one, other = (load_checkpoint(tmp_path / name / "epoch-1.pt").model for name in ("exp", "stored"))
+    assert all(torch.equal(value, other[name]) for name, value in one.items())
+    assert len(decoded(tmp_path / "exp", "simulated")) == 4
+    with pytest.raises(UserError, match="has no stored features: .*freeze: false.*in a data folder of its own"):
+        train(tmp_path / "frozen", **{"data.folder": data})
+    # The same folder, with features: what the front end was fitted to stays.
+    prepare(place / "corpus", data, front_end, place / "conf.yaml", speeds="[1.1]")
+    assert all(cut.has_features for cut in PreparedData(data).train_cuts())
+
+
+def test_speeds_are_drawn_anew_in_every_epoch(place: Path) -> None:
+    data = PreparedData(place / "data")
+    cuts = {cut.id: cut for cut in data.train_cuts()}
+    settings = BatchConfig(max_duration=8, num_buckets=2, num_workers=0, speeds=(0.9, 1, 1.1))
+    inputs = Inputs.of(FrontEndConfig("moonshine-tiny", freeze=False))
+    batches = Batches(data.train_cuts(), data.tokenizer(PIECES), settings, training=True, inputs=inputs)
+    seen: dict[str, set[float]] = {name: set() for name in cuts}
+    for epoch in range(6):
+        for batch in batches.starting_at(epoch):
+            for name, samples, length in zip(batch.ids, batch.features, batch.feature_lengths, strict=True):
+                heard = {
+                    speed: change_speed(cuts[name], speed) if speed != 1 else cuts[name] for speed in (0.9, 1, 1.1)
+                }
+                speed = min(heard, key=lambda each: abs(heard[each].num_samples - int(length)))
+                assert np.array_equal(samples[:length].numpy(), heard[speed].load_audio()[0])
+                seen[name].add(speed)
+    assert set().union(*seen.values()) == {0.9, 1, 1.1}
+    assert all(len(speeds) > 1 for speeds in seen.values())
+
+
+def test_speeds_are_for_audio(train, tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"data.batches.speeds: needs a front end that is trained along.*--speed-factors"
+    ):
+        train(tmp_path / "exp", **{"data.batches.speeds": "[0.9,1.1]"})
+    with pytest.raises(UserError, match=r"data.batches.speeds: must be from 0.5 to 2, not 9"):
+        train(tmp_path / "exp", **AT_SPEEDS | {"data.batches.speeds": "[9]"})
 
 
 def test_a_branch_may_freeze_what_was_trained(train, frozen: Path, place: Path, tmp_path: Path) -> None:

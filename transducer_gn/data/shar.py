@@ -11,7 +11,7 @@ import tarfile
 import zlib
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from transducer_gn.data.batches import (
     Inputs,
     NumberedCuts,
     ResumableBatches,
+    settings_identity,
 )
 from transducer_gn.data.epoch_plan import Packing, Positions, Seconds
 from transducer_gn.data.filtering import Usable, usable_positions
@@ -312,7 +313,11 @@ class ShardedBatches(ResumableBatches):
     def identity(self) -> dict[str, Any]:
         """Batches depend on the number of workers, too."""
         utterances = {"shards": self._export.shards.tolist(), "utterances": self.report.fingerprint}
-        return settings_identity(self._settings) | utterances | {"world size": self._world_size, "token model": self._token_model}
+        return (
+            settings_identity(self._settings)
+            | utterances
+            | {"world size": self._world_size, "token model": self._token_model}
+        )
 
     def lanes(self, epoch: int) -> list[Lane]:
         """Return what this rank's workers do in an epoch."""
