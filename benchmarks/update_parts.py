@@ -14,6 +14,7 @@ from planted_step import CHUNK, PlantedPass, random_batch, with_references
 from planted_weights import PlantedModel
 from torch.nn.utils import clip_grad_norm_
 
+from transducer_gn.common import quick
 from transducer_gn.common.framing import FILTER_BANKS
 from transducer_gn.config import Config
 from transducer_gn.lattice import recursion, tiles, tree_lattice
@@ -34,6 +35,7 @@ def as_on_an_accelerator() -> Iterator[None]:
         mock.patch.dict(tiles.ACROSS_UTTERANCES, cpu=tiles.ACROSS_UTTERANCES["cuda"]),
         mock.patch.dict(tiles.PAIR_POINTS, cpu=tiles.PAIR_POINTS["cuda"]),
         mock.patch.dict(tiles.FULL_POINTS, cpu=tiles.FULL_POINTS["cuda"]),
+        mock.patch.object(quick, "DEVICES", frozenset()),
         # Of dropout, and of operations on lists, torch has fused kernels for CUDA that it does not use for meta.
         mock.patch.object(activation.functional, "dropout", lambda x, p: torch.native_dropout(x, p, True)[0]),
         mock.patch("torch.nn.utils.clip_grad._has_foreach_support", return_value=True),

@@ -58,6 +58,16 @@ def test_an_operation_on_a_list_is_one_launch_and_several_kernels() -> None:
     assert (part.launches, part.summary()["kernels"]) == (1, 3)
 
 
+def test_an_accelerator_does_nothing_in_ways_that_are_quick_on_a_cpu() -> None:
+    from update_parts import as_on_an_accelerator
+
+    from transducer_gn.common import quick
+
+    assert quick.is_wanted(torch.zeros(1)) and not quick.is_wanted(torch.zeros(1, device="meta"))
+    with as_on_an_accelerator():
+        assert not quick.is_wanted(torch.zeros(1))
+
+
 def test_the_encoder_dispatches_the_same_on_real_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     from launch_counter import LaunchCounter
     from planted_step import CHUNK, configuration

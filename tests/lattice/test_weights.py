@@ -7,6 +7,7 @@ import itertools
 import pytest
 import torch
 
+from transducer_gn.common import quick
 from transducer_gn.lattice import tiles
 from transducer_gn.lattice.arcs import Rows
 from transducer_gn.lattice.joint import LatticeInputs, OutputLayer
@@ -91,6 +92,23 @@ def test_float32(function):
     for ours, theirs in zip(tiled(function, *joiner), expected, strict=False):
         assert ours.dtype == torch.float32
         torch.testing.assert_close(ours[valid].double(), theirs[valid], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("across")
+@pytest.mark.parametrize("quickly", [True, False])
+@pytest.mark.parametrize(("function", "outputs"), [(pair_weights, 2), (full_weights, 3)])
+def test_gradients_in_float32(function, outputs, quickly, monkeypatch):
+    """Where tanh and products are others than in float64."""
+    monkeypatch.setattr(quick, "DEVICES", {"cpu"} if quickly else set())
+    monkeypatch.setattr(quick, "ROWS", (8, 2))
+    joiner = random_joiner(0, torch.float32)
+    exact = [x.detach().double().requires_grad_() if x.is_floating_point() else x for x in joiner]
+    computed, expected = tiled(function, *joiner), textbook(*exact)[:outputs]
+    valid = expected[0] != 0
+    found = gradients([torch.where(valid, x, 0) for x in computed], [x for x in joiner if x.requires_grad], 0)
+    wanted = gradients(expected, [x for x in exact if x.requires_grad], 0)
+    for ours, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.usefixtures("across")

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from transducer_gn.common import quick
 from transducer_gn.model.packed import PackedWeight
 
 
@@ -31,3 +32,22 @@ def test_a_row_is_the_same_among_any_number_of_others():
     together = packed.product(x)
     for count in (1, 2, 3, 5, 17, 39):
         assert torch.equal(packed.product(x[:count]), together[:count])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_products_of_some_rows(dtype):
+    torch.manual_seed(0)
+    weight, x = torch.randn(24, 40, dtype=dtype), torch.randn(11, 40, dtype=dtype)
+    packed = PackedWeight(weight, torch.randn(24, dtype=dtype))
+    tolerance = dict(rtol=0, atol=1e-4 if dtype == torch.float32 else 1e-12)
+    for rows in (slice(0, 1), slice(2, 5), slice(3, 7), slice(4, 9), slice(9, 11), slice(10, 11), slice(5, 5)):
+        expected = x[rows] @ weight.t()
+        torch.testing.assert_close(packed.of_rows(x, rows), expected, **tolerance)
+        out = torch.ones_like(expected)
+        packed.add_of_rows(out, x, rows)
+        torch.testing.assert_close(out - 1, expected, **tolerance)
+
+
+def test_weights_are_packed_only_where_it_is_wanted(monkeypatch):
+    monkeypatch.setattr(quick, "DEVICES", frozenset())
+    assert PackedWeight(torch.randn(24, 40))._packed is None

@@ -2,6 +2,7 @@
 whatever else is in the batch, and the same gradients; each distinct prefix is computed once.
 """
 
+import copy
 from collections.abc import Callable
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from model_oracles import array, lstm, prefix_forest
 from torch import Tensor
 
+from transducer_gn.common import quick
 from transducer_gn.config import PredictorConfig
 from transducer_gn.model.predictor import FiniteStatePredictor, LstmPredictor, Predictor, build_predictor
 
@@ -144,21 +146,44 @@ def test_gradients_agree_and_reach_every_parameter(predictor: Predictor) -> None
         torch.testing.assert_close(unroll_gradient, step_gradient, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("quickly", [True, False])
+@pytest.mark.parametrize("rows", [(256, 64), (4, 2)])
+def test_trees_in_single_precision(quickly: bool, rows: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products are others there: by packed weights, and by spans of rows."""
+    monkeypatch.setattr(quick, "DEVICES", {"cpu"} if quickly else set())
+    monkeypatch.setattr(quick, "ROWS", rows)
+    torch.manual_seed(0)
+    model = build_predictor(CONFIGS["lstm-2"], VOCAB)
+    parents, tokens, depths, prefixes = prefix_forest(random_batch(8))
+    forest = tuple(map(torch.tensor, (parents, tokens, depths)))
+    weights = torch.randn(len(prefixes), model.output_dim, generator=torch.Generator().manual_seed(2)).double()
+
+    def found(dtype: torch.dtype) -> tuple[Tensor, list[Tensor]]:
+        own = copy.deepcopy(model).to(dtype)
+        outputs = own.unroll_tree(*forest)
+        return outputs.double(), [g.double() for g in gradients(own, lambda: (outputs * weights.to(dtype)).sum())]
+
+    torch.testing.assert_close(found(torch.float32), found(torch.float64), rtol=1e-4, atol=1e-4)
+
+
 def test_tree_recursion_computes_each_distinct_prefix_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten equal sequences cost the rows of one."""
     torch.manual_seed(0)
     model = build_predictor(CONFIGS["lstm-2"], VOCAB)
     rows = []
-    linear = torch.nn.functional.linear
 
-    def counting(x: Tensor, *rest: Tensor) -> Tensor:
-        rows.append(len(x))
-        return linear(x, *rest)
+    def counted(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def counting(x: Tensor, *rest: Tensor, **named: Tensor) -> Tensor:
+            rows.append(len(x))
+            return function(x, *rest, **named)
 
-    monkeypatch.setattr(torch.nn.functional, "linear", counting)
+        return counting
+
+    monkeypatch.setattr(torch.nn.functional, "linear", counted(torch.nn.functional.linear))
+    monkeypatch.setattr(quick, "affine", counted(quick.affine))
     parents, tokens, depths, _ = prefix_forest([[[1, 2, 3]] * 10])
     model.unroll_tree(*map(torch.tensor, (parents, tokens, depths)))
-    assert set(rows) == {4}
+    assert rows == [4] * 3  # two layers and the output
 
 
 def test_forget_bias_acts_on_the_forget_gates_alone() -> None:

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from transducer_gn.common import quick
+
 
 def hidden_vectors(frames: Tensor, prefixes: Tensor, out: Tensor | None = None) -> Tensor:
     """tanh(frames + prefixes).
@@ -24,7 +26,9 @@ def hidden_vectors(frames: Tensor, prefixes: Tensor, out: Tensor | None = None) 
     Returns:
         [..., J] hidden vectors
     """
-    return torch.add(frames, prefixes, out=out).tanh_()
+    if out is None:
+        return (frames + prefixes).tanh_()
+    return quick.tanh_(torch.add(frames, prefixes, out=out))
 
 
 def to_sums_gradient(hidden_grad: Tensor, hidden: Tensor) -> Tensor:
@@ -68,7 +72,7 @@ class OutputLayer:
         """
         if out is None:
             return functional.linear(hidden, self.weight, self.bias)
-        torch.addmm(self.bias, hidden.flatten(0, -2), self.weight.t(), out=out.flatten(0, -2))
+        quick.affine(hidden.flatten(0, -2), self.weight, self.bias, out.flatten(0, -2))
         return out
 
     def backpropagate(self, grad: Tensor, hidden: Tensor, sums: "OutputLayer", out: Tensor | None = None) -> Tensor:
@@ -84,9 +88,10 @@ class OutputLayer:
             [n, J] gradient of the hidden vectors
         """
         flat = grad.flatten(0, -2)
-        sums.weight.addmm_(flat.t(), hidden.flatten(0, -2))
+        quick.add_product(sums.weight, flat, hidden.flatten(0, -2))
         sums.bias.add_(flat.sum(0))
-        return torch.mm(flat, self.weight, out=out)
+        out = flat.new_empty(len(flat), self.weight.shape[1]) if out is None else out
+        return quick.affine(flat, self.weight.t(), None, out)
 
 
 def joint_logits(frames: Tensor, prefixes: Tensor, output: OutputLayer) -> Tensor:

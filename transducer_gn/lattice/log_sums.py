@@ -70,8 +70,9 @@ def _tile_sum(frames: Tensor, prefixes: Tensor, output: OutputLayer, points: Poi
         points: those of the tile
         sums: gradients of the whole sum, added to; None where nobody needs them
     """
-    hidden = hidden_vectors(frames.index_select(0, points.frames), prefixes.index_select(0, points.prefixes))
-    logits = output.logits(hidden)
+    own_frames, own_prefixes = frames.index_select(0, points.frames), prefixes.index_select(0, points.prefixes)
+    hidden = hidden_vectors(own_frames, own_prefixes, out=own_frames)
+    logits = output.logits(hidden, out=hidden.new_empty(len(hidden), len(output.bias)))
     log_sums = logits.logsumexp(1)
     if sums is not None:
         softmax = logits.sub_(log_sums[:, None]).exp_()

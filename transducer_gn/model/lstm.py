@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn import functional
 
+from transducer_gn.common import quick
+from transducer_gn.model.packed import PackedWeight
 from transducer_gn.model.scaled import ScaledBias, ScaledTensor
 
 # The hidden and cell states, each [B, layers, H].
@@ -98,35 +99,43 @@ class Lstm(nn.Module):
         level_sizes = torch.bincount(depths).tolist()
         x = x[order]
         for layer in self.stack():
-            gates = functional.linear(x, layer.input_weight(), layer.bias())
-            x = _TreeRecurrence.apply(gates, layer.state_weight(), sorted_parents, level_sizes)
+            weights = layer.input_weight(), layer.bias(), layer.state_weight()
+            x = _TreeLayer.apply(x, *weights, sorted_parents, level_sizes)
         return x[places]
 
 
-class _TreeRecurrence(torch.autograd.Function):
-    """One layer's recursion over a forest whose nodes are sorted by depth.
+class _TreeLayer(torch.autograd.Function):
+    """One layer over a forest whose nodes are sorted by depth.
 
     Written out with its gradient because autograd would compute and add up the gradient of the recurrent weights
     once per depth, where one multiplication over all nodes does.
     """
 
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, state_weight: Tensor, parents: Tensor, level_sizes: list[int]) -> Tensor:
-        """From inputs' share of the gates [P, 4H], weights [4H, H] and parents [P] to hidden states [P, H]."""
-        nodes, dim = len(gates), state_weight.shape[1]
-        gates = gates.clone()
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        input_weight: Tensor,
+        bias: Tensor,
+        state_weight: Tensor,
+        parents: Tensor,
+        level_sizes: list[int],
+    ) -> Tensor:
+        """From inputs [P, inputs], weights [4H, inputs], [4H] and [4H, H], and parents [P] to hidden states [P, H]."""
+        nodes, dim = len(x), state_weight.shape[1]
+        gates = quick.affine(x, input_weight, bias, out=x.new_empty(nodes, 4 * dim))
         cells = gates.new_empty(nodes, dim)
         hiddens = gates.new_empty(nodes, dim)
         previous_cells = gates.new_zeros(nodes, dim)
         previous_hiddens = gates.new_zeros(nodes, dim)
-        transposed = state_weight.t()
+        recurrent = PackedWeight(state_weight)
         start = 0
         for depth, size in enumerate(level_sizes):
             level = slice(start, start + size)
             if depth > 0:
                 torch.index_select(hiddens, 0, parents[level], out=previous_hiddens[level])
                 torch.index_select(cells, 0, parents[level], out=previous_cells[level])
-                gates[level].addmm_(previous_hiddens[level], transposed)
+                recurrent.add_of_rows(gates[level], previous_hiddens, level)
             add, keep, candidate, show = gates[level].chunk(4, dim=1)
             gates[level, : 2 * dim].sigmoid_()
             candidate.tanh_()
@@ -134,15 +143,15 @@ class _TreeRecurrence(torch.autograd.Function):
             torch.mul(keep, previous_cells[level], out=cells[level]).addcmul_(add, candidate)
             torch.mul(cells[level].tanh(), show, out=hiddens[level])
             start += size
-        ctx.save_for_backward(gates, cells, previous_cells, previous_hiddens, state_weight, parents)
+        ctx.save_for_backward(x, gates, cells, previous_cells, previous_hiddens, input_weight, state_weight, parents)
         ctx.level_sizes = level_sizes
         return hiddens
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_hiddens: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of the gates [P, 4H] and of the weights [4H, H]."""
-        gates, cells, previous_cells, previous_hiddens, state_weight, parents = ctx.saved_tensors
+        """Gradients of the inputs [P, inputs] and of the weights [4H, inputs], [4H] and [4H, H]."""
+        x, gates, cells, previous_cells, previous_hiddens, input_weight, state_weight, parents = ctx.saved_tensors
         dim = state_weight.shape[1]
         grad_hiddens = grad_hiddens.clone()
         grad_cells = torch.zeros_like(cells)
@@ -156,6 +165,7 @@ class _TreeRecurrence(torch.autograd.Function):
         through_show = shown * show * (1 - show)
         cell_from_hidden = show * (1 - shown * shown)
         grad_gates = torch.empty_like(gates)
+        recurrent = PackedWeight(state_weight.t())
         end = len(gates)
         for depth in reversed(range(len(ctx.level_sizes))):
             level = slice(end - ctx.level_sizes[depth], end)
@@ -164,7 +174,9 @@ class _TreeRecurrence(torch.autograd.Function):
             torch.mul(through_cell[level], grad_cells[level].unsqueeze(1), out=by_gate[:, :3])
             torch.mul(through_show[level], grad_hiddens[level], out=by_gate[:, 3])
             if depth > 0:
-                grad_hiddens.index_add_(0, parents[level], grad_gates[level] @ state_weight)
+                grad_hiddens.index_add_(0, parents[level], recurrent.of_rows(grad_gates, level))
                 grad_cells.index_add_(0, parents[level], grad_cells[level] * keep[level])
             end = level.start
-        return grad_gates, grad_gates.t() @ previous_hiddens, None, None
+        grad_x = quick.affine(grad_gates, input_weight.t(), None, out=torch.empty_like(x))
+        grad_input_weight, grad_state_weight = (quick.product(grad_gates, inputs) for inputs in (x, previous_hiddens))
+        return grad_x, grad_input_weight, grad_gates.sum(0), grad_state_weight, None, None

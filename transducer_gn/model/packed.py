@@ -11,8 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from transducer_gn.common import quick
+
 # What the order of packed weights is chosen for; any number of rows can be multiplied.
 ROWS = 16
+# How many rows of a larger tensor are multiplied at least; a processor is as quick with them as with one.
+SEVERAL = 4
 
 
 class PackedWeight:
@@ -38,13 +42,30 @@ class PackedWeight:
         # There is a kernel for both, with the same digits, which takes up to half as long again for a few rows.
         return self.product(x).add_(other)
 
+    def of_rows(self, x: Tensor, rows: slice) -> Tensor:
+        """From some rows of `x` [n, inputs] to [rows, outputs], without the bias."""
+        if self._packed is None or x.dtype != torch.float32:
+            return x[rows] @ self._weight.t()
+        # oneDNN makes code for each number of rows that it meets, and keeps it: neighbours make for fewer numbers.
+        count = rows.stop - rows.start
+        several = x[rows.start : rows.start - count // -SEVERAL * SEVERAL]
+        product: Tensor = _KERNELS._linear_pointwise(several, self._packed, None, "none", [], "")
+        return product[:count]
+
+    def add_of_rows(self, out: Tensor, x: Tensor, rows: slice) -> None:
+        """Add `of_rows` to `out` [rows, outputs]."""
+        if self._packed is None or x.dtype != torch.float32:
+            out.addmm_(x[rows], self._weight.t())
+        else:
+            out.add_(self.of_rows(x, rows))
+
 
 _KERNELS: Any = torch.ops.mkldnn
 
 
 def _packed(weight: Tensor) -> Tensor | None:
     """Packed weights [outputs, inputs]; None if they cannot be."""
-    if weight.device.type != "cpu" or weight.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
+    if not quick.is_wanted(weight) or weight.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
         return None
     try:
         packed: Tensor = _KERNELS._reorder_linear_weight(weight.contiguous(), ROWS)
