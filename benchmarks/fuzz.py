@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
@@ -40,6 +42,8 @@ def fuzz_reader(name: str, inputs: int, seed: int, known: Findings | None = None
     Args:
         known: what came of the first of them, in an earlier call
     """
+    # Inputs are read in a copy of this process (fork), which would wait for ever for threads that it has no copies of.
+    torch.set_num_threads(1)
     # In memory where there is such a place: every input is a file.
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None) as folder:

@@ -40,8 +40,9 @@ WATCHED_FIRST, WATCHED_EVERY = 1000, 8
 # Bytes by which an input may outgrow the good ones if it is to be changed further: its like would take all the time.
 MOST_GROWTH = 2000
 MOST_PER_FAILURE = 3
-# So that what was found is known before all is done.
 MOST_PER_PROCESS = 20_000
+# A process tells what it has found after so many inputs, so that a call that is stopped has not lost more.
+TOLD_EVERY = 1000
 
 
 @dataclass(frozen=True)
@@ -186,8 +187,8 @@ class Fuzzer:
         self._largest_kept = max(map(len, target.seeds)) + MOST_GROWTH
         self.findings = Findings()
 
-    def run(self, inputs: int) -> None:
-        """So many inputs; the good ones come first."""
+    def run(self, inputs: int) -> Iterator[Findings]:
+        """So many inputs; the good ones come first. Gives what was found, now and then and in the end."""
         signal.signal(signal.SIGPROF, self._too_slow)
         for content in self._target.seeds[:inputs]:
             self._try(content)
@@ -195,7 +196,13 @@ class Fuzzer:
             content = self._mutator.changed(self._choose(), self._choose())[:LARGEST_INPUT]
             if self._try(content) and len(self._kept) < MOST_KEPT:
                 self._kept.append(content)
+            if self.findings.inputs % TOLD_EVERY == 0 and self.findings.inputs < inputs:
+                yield self._found()
+        yield self._found()
+
+    def _found(self) -> Findings:
         self.findings.lines = len(self._coverage.seen)
+        return self.findings
 
     def _choose(self) -> bytes:
         """One of those kept, the newest a little more often."""
@@ -239,18 +246,21 @@ def limit_memory() -> None:
 
 
 def fuzz(target: Target, inputs: int, seed: int, total: Findings) -> Iterator[Findings]:
-    """Have so many inputs read in all, in processes one after another; gives what was found after each of them.
+    """Have so many inputs read in all, in processes one after another; gives what was found so far, again and again.
 
     Args:
-        total: what was found before, which grows
+        total: what was found before
     """
     while total.inputs < inputs:
-        total.add(_in_child(target, min(MOST_PER_PROCESS, inputs - total.inputs), hash((seed, total.inputs))))
-        yield total
+        before = total.to_json()
+        for found in _in_child(target, min(MOST_PER_PROCESS, inputs - total.inputs), hash((seed, total.inputs))):
+            total = Findings.from_json(before)
+            total.add(found)
+            yield total
 
 
-def _in_child(target: Target, inputs: int, seed: int) -> Findings:
-    """Fuzz in a child; if it dies, give what it died of."""
+def _in_child(target: Target, inputs: int, seed: int) -> Iterator[Findings]:
+    """Fuzz in a child, and give what it has found so far; if it dies, with what it died of."""
     present = mmap.mmap(-1, LARGEST_INPUT + 16)
     reading, writing = os.pipe()
     child = os.fork()
@@ -258,29 +268,37 @@ def _in_child(target: Target, inputs: int, seed: int) -> Findings:
         os.close(reading)
         _child(target, inputs, seed, present, writing)
     os.close(writing)
-    answer = b""
+    found, has_ended = Findings(), False
     try:
-        watch = Watch(child, present)
-        while True:
-            if select.select([reading], [], [], 5)[0]:
-                piece = os.read(reading, 1 << 16)
-                answer += piece
-                if not piece:
-                    break
-            elif watch.is_lost():
-                os.kill(child, signal.SIGKILL)
+        for line in _lines(reading, child, Watch(child, present)):
+            found = Findings.from_json(json.loads(line))
+            yield found
+        has_ended = found.inputs == inputs
     finally:
         os.close(reading)
-        if not answer:
-            # It has ended, or this process is to end.
+        if not has_ended:
+            # It has ended badly, or this process is to end.
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
-    if answer:
-        return Findings.from_json(json.loads(answer))
-    count, size = (int.from_bytes(present[start : start + 8], "little") for start in (0, 8))
-    died = Findings(inputs=count)
-    died.fail(f"the process died of signal {status & 127}", present[16 : 16 + size])
-    return died
+    if not has_ended:
+        count, size = (int.from_bytes(present[start : start + 8], "little") for start in (0, 8))
+        found.inputs = count
+        found.fail(f"the process died of signal {status & 127}", present[16 : 16 + size])
+        yield found
+
+
+def _lines(reading: int, child: int, watch: "Watch") -> Iterator[bytes]:
+    """What a child says, line by line, until it has no more to say; one that is lost is killed."""
+    said = b""
+    while True:
+        if select.select([reading], [], [], 5)[0]:
+            piece = os.read(reading, 1 << 16)
+            *lines, said = (said + piece).split(b"\n")
+            yield from lines
+            if not piece:
+                return
+        elif watch.is_lost():
+            os.kill(child, signal.SIGKILL)
 
 
 class Watch:
@@ -307,9 +325,10 @@ def _child(target: Target, inputs: int, seed: int, present: mmap.mmap, writing: 
     try:
         limit_memory()
         fuzzer = Fuzzer(target, seed, present)
-        fuzzer.run(inputs)
         with os.fdopen(writing, "wb") as file:
-            file.write(json.dumps(fuzzer.findings.to_json()).encode())
+            for found in fuzzer.run(inputs):
+                file.write(json.dumps(found.to_json()).encode() + b"\n")
+                file.flush()
         code = 0
     finally:
         sys.stderr.flush()

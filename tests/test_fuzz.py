@@ -1,6 +1,9 @@
 """Invariant: whatever stands in a file, reading it ends in a sentence; `benchmarks/fuzz.py` has many more inputs."""
 
 import importlib.util
+import itertools
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -19,12 +22,40 @@ READERS += ("messages", "experiments")
 @pytest.mark.parametrize("reader", READERS)
 def test_changed_files_end_in_a_sentence(reader, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
+    *_, found = fuzz_benchmark().fuzz_reader(reader, inputs=300, seed=7)
+    assert found.inputs == 300
+    assert found.failures == {}
+
+
+def fuzz_benchmark():
     specification = importlib.util.spec_from_file_location("fuzz_benchmark", BENCHMARKS / "fuzz.py")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    *_, found = module.fuzz_reader(reader, inputs=300, seed=7)
-    assert found.inputs == 300
-    assert found.failures == {}
+    return module
+
+
+def test_readers_have_one_thread(monkeypatch):
+    """A copy of a process that has used more of them waits for those that it has not, for ever."""
+    monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
+    torch.set_num_threads(2)
+    *_, found = fuzz_benchmark().fuzz_reader("parts", inputs=5, seed=7)
+    assert (found.inputs, torch.get_num_threads()) == (5, 1)
+
+
+def test_what_a_process_found_before_it_died_or_was_stopped_is_known(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
+    fuzzing = importlib.import_module("fuzzing")
+    inputs = itertools.count(1)
+
+    def read(content: bytes) -> None:
+        if next(inputs) == 2500:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    told = fuzzing.fuzz(fuzzing.Target(read, [b"good"]), 10_000, 7, fuzzing.Findings())
+    found = [next(told) for _ in range(4)]
+    told.close()
+    assert [(part.inputs, part.read) for part in found] == [(1000, 1000), (2000, 2000), (2500, 2000), (3500, 3000)]
+    assert [list(part.failures) for part in found[1:3]] == [[], ["the process died of signal 9"]]
 
 
 def test_one_number_cannot_stand_for_a_huge_tensor(tmp_path):

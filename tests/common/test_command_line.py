@@ -113,6 +113,14 @@ def test_a_file_of_settings_with_an_endless_number_is_no_yaml(tmp_path):
         config_parser(None).parse_args(["--config", str(tmp_path / "a.yaml")])
 
 
+def test_a_number_that_no_float_can_hold_is_a_sentence(tmp_path: Path) -> None:
+    number = "1" + "0" * 400
+    (tmp_path / "a.yaml").write_text(f"optimiser:\n  initial_lr: {number}\n")
+    for arguments in (["--config", str(tmp_path / "a.yaml")], ["--optimiser.initial_lr", number]):
+        with pytest.raises(UserError, match="a number among the settings is too large"):
+            config_parser(None).parse_args(arguments)
+
+
 @pytest.mark.parametrize("text", ["{" * 30_000, "- " * 30_000, "a: " + "[" * 51 + "]" * 51])
 def test_settings_nested_too_deeply_are_a_sentence(text: str, tmp_path: Path) -> None:
     """The first two ended the process with a segmentation fault."""

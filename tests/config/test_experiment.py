@@ -56,6 +56,25 @@ def test_a_name_without_a_value_is_named(text: str, named: str, tmp_path: Path) 
         read("--config", str(tmp_path / "a.yaml"))
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("model: 5\n", "--model"), ("model: [a: 1]\n", "--model"), ("model:\n  encoder: [2]\n", "--model.encoder")],
+)
+def test_a_section_holds_settings(text: str, named: str, tmp_path: Path) -> None:
+    """The parser takes anything for one, and adds to it what comes later."""
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(UserError, match=f"^{named} must be names and values of settings, not (5|a list)$"):
+        read("--config", str(tmp_path / "a.yaml"))
+    with pytest.raises(UserError, match=f"^{named} must be names and values of settings wherever"):
+        read("--config", str(tmp_path / "a.yaml"), "--model.encoder.layers", "3")
+
+
+def test_a_section_without_settings_stays_none_when_a_flag_comes_later(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("model:\n  encoder:\n")
+    with pytest.raises(UserError, match="^--model.encoder must be names and values of settings wherever"):
+        read("--config", str(tmp_path / "a.yaml"), "--model.encoder.layers", "3")
+
+
 def test_a_script_can_add_flags_of_its_own() -> None:
     parser = config_parser("A test.")
     parser.add_argument("--exp-dir", type=str)

@@ -66,6 +66,8 @@ class CommandParser(ArgumentParser):
                 raise UserError(f"{argument[:20]}... has brackets within brackets {MOST_NESTED} times; see --help")
         try:
             return super().parse_args(arguments, *rest, **named)
+        except OverflowError as error:
+            raise UserError(f"a number among the settings is too large ({error}); see --help") from error
         # Not UTF-8, or a number of thousands of digits; or nested too deeply.
         except (ValueError, RecursionError) as error:
             raise UserError(f"--config names a file that is no YAML ({error}); see --help") from error

@@ -14,7 +14,7 @@ from jsonargparse import Namespace
 
 from transducer_gn.common.command_line import CommandParser, Verbatim
 from transducer_gn.common.errors import UserError, require
-from transducer_gn.common.typed import type_hints, typed
+from transducer_gn.common.typed import shown, type_hints, typed
 from transducer_gn.config.data import DataConfig
 from transducer_gn.config.evaluation import DEFAULT_TOKENS_PER_FRAME
 from transducer_gn.config.model import ModelConfig
@@ -111,12 +111,20 @@ def read_config(parser: CommandParser, arguments: list[str] | None = None) -> tu
 
 
 def _check_given(kind: type, values: Namespace, place: str = "") -> None:
-    """Every setting and section has a value: the parser takes a name with nothing after it for any type."""
+    """Every setting has a value, and every section settings.
+
+    The parser takes a name with nothing after it for any type, and anything for a section; a later file or flag makes
+    of that a section with nothing else in it.
+    """
     for name, hint in type_hints(kind).items():
+        if name not in values:
+            raise UserError(f"--{place.rstrip('.')} must be names and values of settings wherever it is given")
         value = values[name]
         if value is None and NoneType not in get_args(hint):
             raise UserError(f"--{place}{name} has no value; give it one, or leave its name out of the file")
         if is_dataclass(hint):
+            if not isinstance(value, Namespace):
+                raise UserError(f"--{place}{name} must be names and values of settings, not {shown(value)}")
             _check_given(hint, value, f"{place}{name}.")  # type: ignore[arg-type]
 
 

@@ -21,13 +21,13 @@ class OnlineFbank:
     """The features of one stream."""
 
     def __init__(self) -> None:
-        config = fbank().config
+        self._extractor = _unmirrored_extractor()
+        config = self._extractor.config
         self.sampling_rate = config.sampling_rate
         self._shift = round(config.frame_shift * config.sampling_rate)
         self._window = round(config.frame_length * config.sampling_rate)
         # How many samples of the first window lie before the beginning.
         self._lead = (self._window - self._shift) // 2
-        self._extractor = _unmirrored_extractor()
         self._samples = torch.zeros(0)
         self._started = False
         self._received = 0
