@@ -56,10 +56,15 @@ def test_the_content_is_that_of_the_current_format():
     assert "max_token_density" in checkpoint.training.batches and checkpoint.tokenizer
 
 
-def test_resuming_arrives_where_the_first_version_did(train, tmp_path, monkeypatch):
-    # It had torch's recursion, products and tanh, and others round differently.
+@pytest.fixture
+def as_the_first_version(monkeypatch):
+    """It had torch's recursion, products and tanh, and others round differently."""
     monkeypatch.setattr(recursion, "_has_kernels", lambda name, device: False)
     monkeypatch.setattr(quick, "DEVICES", frozenset())
+
+
+@pytest.mark.usefixtures("as_the_first_version")
+def test_resuming_arrives_where_the_first_version_did(train, tmp_path):
     folder = put("checkpoint-13.pt", tmp_path / "exp")
     trainer = train(folder, **GLOBAL)
     assert trainer.state.progress.epoch == 3
@@ -72,7 +77,8 @@ def test_resuming_arrives_where_the_first_version_did(train, tmp_path, monkeypat
         assert float(value.sum()) == pytest.approx(total, rel=1e-4, abs=1e-4 * norm + 1e-6), name
 
 
-def test_pending_competitors_are_not_searched_again(train, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("as_the_first_version")
+def test_pending_competitors_are_not_searched_again(train, tmp_path):
     """Those of the checkpoint come from parameters that are gone: without them the result would be another."""
     folder = put("checkpoint-13.pt", tmp_path / "exp")
     content = torch.load(folder / "checkpoint-13.pt", weights_only=True)
