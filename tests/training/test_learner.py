@@ -1,5 +1,5 @@
-"""Invariant: ranks exchange gradients once per update, at its last batch; errors are counted of the lists that are
-scored; metrics do not depend on how many batches they are taken over.
+"""Invariant: ranks exchange gradients once per update, at its last batch; its size follows the schedule; errors are
+counted of the lists that are scored; metrics do not depend on how many batches they are taken over.
 """
 
 import pytest
@@ -37,6 +37,18 @@ def test_the_last_batch_of_an_update_is_known_as_such(toy, tmp_path, monkeypatch
     monkeypatch.setattr(learner, "backward", noting)
     learner.update(plans, SchedulePoint(1.0, 0.0), 1.0, CLOCK)
     assert seen == [(0, False), (1, False), (2, True)]
+
+
+def test_an_update_is_smaller_the_nearer_the_end_is(toy, tmp_path):
+    moved = {}
+    for cooldown in (1.0, 0.25):
+        state = state_of(toy, tmp_path, **{"optimiser.weight_decay": 0})
+        before = [parameter.detach().clone() for parameter in state.learner.model.parameters()]
+        plan = Plan(next(iter(state.batches)), Chunk(2, 4), None, seed=0)
+        state.learner.update([plan], SchedulePoint(1.0, 0.0, cooldown=cooldown), 1.0, CLOCK)
+        after = state.learner.model.parameters()
+        moved[cooldown] = sum(float((x - y).abs().sum()) for x, y in zip(after, before, strict=True))
+    assert moved[0.25] == pytest.approx(moved[1.0] / 4, rel=1e-3)
 
 
 def test_numbers_too_small_for_full_precision_cost_no_time_in_training(toy, tmp_path):

@@ -223,6 +223,18 @@ def test_eden_is_the_formula(updates: int, epochs: int) -> None:
     assert optimiser.param_groups[0]["lr"] == pytest.approx(oracle, rel=1e-12)
 
 
+def test_eden_cools_down_every_group_and_forgets_it_in_its_state() -> None:
+    groups = [{"params": [torch.nn.Parameter(torch.zeros(2))]} for _ in range(2)]
+    optimiser = Eve([groups[0], groups[1] | {"lr": 0.001}], lr=0.003)
+    schedule = Eden(optimiser, lr_updates=3.0, lr_epochs=6)
+    schedule.load_state_dict({"updates": 4, "epochs": 0})
+    schedule.cool_down(0.25)
+    schedule.step_update()
+    rates = [group["lr"] for group in optimiser.param_groups]
+    assert rates == pytest.approx([0.25 * rate * ((5**2 + 3**2) / 3**2) ** -0.25 for rate in (0.003, 0.001)], rel=1e-12)
+    assert schedule.state_dict() == {"updates": 5, "epochs": 0}
+
+
 def test_eve_under_eden_follows_both_formulas() -> None:
     parameters = new_parameters()
     optimiser = Eve(parameters, lr=0.003)

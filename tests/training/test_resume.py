@@ -23,7 +23,7 @@ GLOBAL = {
     "normalisation.alpha_per_epoch": 0.7,
 }
 LOOKAHEAD = GLOBAL | {"competitors.lookahead": 4}
-MWER = LOOKAHEAD | {"mwer.weight": 0.5, "mwer.scores": "interpolated"}
+MWER = LOOKAHEAD | {"mwer.weight": 0.5, "mwer.scores": "interpolated", "optimiser.cooldown_epochs": 1.5}
 
 
 def assert_same_parameters(one, other):
@@ -31,7 +31,9 @@ def assert_same_parameters(one, other):
         assert torch.equal(value, parameters_of(other)[name]), name
 
 
-@pytest.fixture(scope="module", params=[GLOBAL, LOOKAHEAD, MWER], ids=["same pass", "look-ahead", "mwer and reading"])
+@pytest.fixture(
+    scope="module", params=[GLOBAL, LOOKAHEAD, MWER], ids=["same pass", "look-ahead", "mwer, reading and cool-down"]
+)
 def uninterrupted(request, train, local_run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "exp"
     settings = dict(request.param)

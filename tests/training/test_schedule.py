@@ -5,7 +5,14 @@ from fractions import Fraction
 import pytest
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.config import AlignmentConfig, CompetitorConfig, Config, NormalisationConfig
+from transducer_gn.config import (
+    AlignmentConfig,
+    CompetitorConfig,
+    Config,
+    NormalisationConfig,
+    OptimiserConfig,
+    TrainingConfig,
+)
 from transducer_gn.recognition.checkpoint import Progress
 from transducer_gn.training.schedule import SchedulePoint, schedule_point
 
@@ -64,6 +71,17 @@ def test_the_diagonal_prior_falls_to_nothing():
     values = [config.diagonal_prior_at(Fraction(x, 10)) for x in (0, 4, 16, 30)]
     assert values == pytest.approx([50.0, 37.5, 0.0, 0.0])
     assert AlignmentConfig().diagonal_prior_at(0) == 0.0
+
+
+def test_the_learning_rate_cools_down_to_nothing_at_the_end():
+    config = Config(optimiser=OptimiserConfig(cooldown_epochs=1.5), training=TrainingConfig(epochs=4))
+    places = [(0, 0), (2, 1), (3, 0), (3, 1), (4, 0)]
+    points = [schedule_point(config, Progress(epoch=epoch, batch=batch, batches_in_epoch=2)) for epoch, batch in places]
+    assert [point.cooldown for point in points] == pytest.approx([1, 1, 2 / 3, 1 / 3, 0])
+    # Without it the end is as any other moment, wherever a branch may have begun.
+    assert schedule_point(Config(training=TrainingConfig(epochs=4)), Progress(epoch=4, branch_epoch=3)).cooldown == 1
+    with pytest.raises(UserError, match=r"optimiser.cooldown_epochs: must be 0 or more, not -1"):
+        OptimiserConfig(cooldown_epochs=-1)
 
 
 def test_no_ramp_means_full_weight_at_once():

@@ -174,6 +174,8 @@ class OptimiserConfig:
         front_end_lr: the same for a pretrained front end that is trained along; its tensors are never shrunk
         lr_updates: updates after which the learning rate starts to fall
         lr_epochs: epochs after which the learning rate starts to fall
+        cooldown_epochs: epochs at the end of training over which the learning rate falls to 0 besides; 0 for none.
+            Where the end is follows from training.epochs, which should not change once this has begun
         beta1: decay of the running mean of gradients
         beta2: decay of the running mean of squared gradients
         eps: added to the root of the mean square
@@ -187,6 +189,7 @@ class OptimiserConfig:
     front_end_lr: float = 0.0001
     lr_updates: float = 5000.0
     lr_epochs: float = 6.0
+    cooldown_epochs: float = 0.0
     beta1: float = 0.9
     beta2: float = 0.98
     eps: float = 1e-8
@@ -208,6 +211,12 @@ class OptimiserConfig:
             warmup_updates=self.warmup_updates,
         )
         require_probability(section, beta1=self.beta1, beta2=self.beta2, weight_decay=self.weight_decay)
+        cooldown = self.cooldown_epochs
+        require(cooldown >= 0, f"{section}.cooldown_epochs", f"must be 0 or more, not {cooldown}")
+
+    def cooldown_at(self, epochs_left: Fraction | float) -> float:
+        """The share of the learning rate so many epochs before the end: 1, then linearly down to 0."""
+        return min(1.0, float(epochs_left) / self.cooldown_epochs) if self.cooldown_epochs > 0 else 1.0
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,7 @@ class Learner:
             clock: counts the time of each part
         """
         self.optimiser.zero_grad(set_to_none=True)
+        self.schedule.cool_down(point.cooldown)
         objectives = []
         for number, plan in enumerate(plans, 1):
             torch.manual_seed(plan.seed)

@@ -131,7 +131,8 @@ class Eden:
     """A learning rate that falls with the square root of both updates and epochs, once these are many.
 
     lr = initial lr * ((u^2 + U^2) / U^2)^-1/4 * ((e^2 + E^2) / E^2)^-1/4 after u updates and e whole epochs, where
-    U is `lr_updates` and E `lr_epochs`. There is no warm-up: the encoder has its own.
+    U is `lr_updates` and E `lr_epochs`. There is no warm-up: the encoder has its own. As training comes to its end,
+    all of it may be multiplied by a share that falls to 0, see `cool_down`.
     """
 
     def __init__(self, optimiser: Optimizer, lr_updates: float, lr_epochs: float) -> None:
@@ -140,6 +141,7 @@ class Eden:
         self.lr_epochs = lr_epochs
         self.updates = 0
         self.epochs = 0
+        self._share = 1.0
         for group in optimiser.param_groups:
             group.setdefault("initial_lr", group["lr"])
         self._apply()
@@ -154,11 +156,16 @@ class Eden:
         self.epochs += 1
         self._apply()
 
+    def cool_down(self, share: float) -> None:
+        """Leave this share of the rate; it follows from where training is, and so is in no state."""
+        self._share = share
+        self._apply()
+
     def factor(self) -> float:
         """The current share of the initial learning rate."""
         by_updates = 1 + (self.updates / self.lr_updates) ** 2
         by_epochs = 1 + (self.epochs / self.lr_epochs) ** 2
-        return (by_updates * by_epochs) ** -0.25
+        return self._share * (by_updates * by_epochs) ** -0.25
 
     def state_dict(self) -> dict[str, int]:
         """What a checkpoint needs."""
