@@ -37,7 +37,10 @@ from transducer_gn.model.moonshine_context import (
     outputs,
     wave_outputs,
 )
-from transducer_gn.model.moonshine_layer import EPSILON, MoonshineLayer, rotations
+from transducer_gn.model.moonshine_layer import EPSILON, MoonshineLayer, Stripe, rotations
+
+# Frames that attend together in whole utterances, unless a block has more. Fewer see less in vain, more multiply faster.
+STRIPE = 128
 
 
 @dataclass(frozen=True)
@@ -133,11 +136,12 @@ class MoonshineEncoder(nn.Module):
         visible = visible & (numbers.flatten() < counts.unsqueeze(1)).unsqueeze(1)
         # Padding sees itself, since not every implementation of attention takes a row that sees nothing.
         visible = visible | torch.eye(visible.shape[2], dtype=torch.bool, device=x.device)
+        stripes = _stripes(blocks, width, context.left, visible)
         rotation = rotations(numbers.flatten().unsqueeze(0), self.shape.rotated, x.dtype)
         results = []
         x = x.flatten(1, 2)
         for number, layer in enumerate(self.layers[: max(chosen)], start=1):
-            x, _ = layer(x, rotation, visible.unsqueeze(1))
+            x, _ = layer(x, rotation, stripes)
             if number in chosen:
                 results.append(self.result(x, number))
         own = torch.tensor([c * width + i for c, block in enumerate(blocks) for i in range(block.own)])
@@ -245,6 +249,33 @@ def cumulative_statistics(waves: Tensor, heard: Tensor) -> Statistics:
 def _frame_numbers(blocks: Sequence[Block], width: int) -> Tensor:
     """The frame's number [C, W] at every slot."""
     return torch.tensor([block.first for block in blocks]).unsqueeze(1) + torch.arange(width)
+
+
+def _stripes(blocks: Sequence[Block], width: int, left: int | None, visible: Tensor) -> list[Stripe]:
+    """Divide the slots of some blocks at a time among stripes.
+
+    Args:
+        blocks, width, left: see `_visible_slots`
+        visible: [B, L, L] true where the row's slot may see the column's
+    """
+    stripes: list[Stripe] = []
+    slots: list[Tensor] = []  # of what lasts of each
+    several = max(1, STRIPE // width)
+    for begin in range(0, len(blocks), several):
+        part = blocks[begin : begin + several]
+        own = torch.tensor([c * width + i for c, block in enumerate(part) for i in range(block.own)], dtype=torch.long)
+        own = own.to(visible.device)
+        rows = slice(begin * width, (begin + len(part)) * width)
+        if left is None:
+            # Whoever is not padding sees all of what lasts.
+            first, seen = 0, visible[:, rows, rows]
+        else:
+            first = max(0, begin - left) // several
+            columns = torch.cat([*slots[first:], torch.arange(rows.start, rows.stop, device=visible.device)])
+            seen = visible[:, rows].index_select(2, columns)
+        stripes.append(Stripe(own, first, seen.unsqueeze(1)))
+        slots.append(rows.start + own)
+    return stripes
 
 
 def _visible_slots(blocks: Sequence[Block], width: int, left: int | None) -> Tensor:

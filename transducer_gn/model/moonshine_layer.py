@@ -4,6 +4,7 @@ Positions enter as rotations: of each head's queries and keys, pairs of neighbou
 that grows with the frame's number, so that a product of query and key depends on the distance of the two frames.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -25,6 +26,24 @@ class Rotation(NamedTuple):
 
     cosine: Tensor
     sine: Tensor
+
+
+class Stripe(NamedTuple):
+    """Neighbouring frames that attend together, to themselves and to the lasting ones of stripes before.
+
+    What cannot be seen by any of them is not computed. So much of a sequence is behind or a copy that serves its own
+    chunk alone that stripes are half of the work, or less.
+
+    Attributes:
+        lasting: [K] which of the stripe's frames later ones may see
+        first: number of the first stripe whose lasting frames are seen
+        visible: [B, 1, T, M] true where the row's frame may see the column's, of the last M frames that are seen: those
+            before them are seen by all
+    """
+
+    lasting: Tensor
+    first: int
+    visible: Tensor
 
 
 def rotations(numbers: Tensor, rotated: int, dtype: torch.dtype) -> Rotation:
@@ -57,11 +76,12 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, visible: Tensor) -> Tens
         query: [B, H, T, A]
         keys: [B, H, S, A]
         values: [B, H, S, A]
-        visible: [B, 1, T, S] true where the row's frame may see the column's
+        visible: [B, 1, T, M] true where the row's frame may see the column's, of the last M of S; the others are seen
     """
     if query.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         half = torch.get_autocast_dtype("cpu")
         return attend_by_products(query.to(half), keys.to(half), values.to(half), visible)
+    visible = functional.pad(visible, (keys.shape[2] - visible.shape[3], 0), value=True)
     return functional.scaled_dot_product_attention(query, keys, values, attn_mask=visible)
 
 
@@ -69,8 +89,23 @@ def attend_by_products(query: Tensor, keys: Tensor, values: Tensor, visible: Ten
     """The same as plain products: in half precision half as long as the fused operation of processors takes."""
     unseen = torch.zeros_like(visible, dtype=query.dtype).masked_fill_(~visible, -torch.inf)
     with torch.autocast("cpu", enabled=False):
-        scores = (query * query.shape[3] ** -0.5) @ keys.transpose(2, 3) + unseen
+        scores = (query * query.shape[3] ** -0.5) @ keys.transpose(2, 3)
+        # In place and past autograd, for which adding a constant is nothing: these tensors are the largest of all.
+        scores.detach()[..., keys.shape[2] - visible.shape[3] :].add_(unseen)
         return scores.softmax(3) @ values
+
+
+def attend_in_stripes(query: Tensor, keys: Tensor, values: Tensor, stripes: Sequence[Stripe]) -> Tensor:
+    """The same for all frames of a sequence [B, H, L, A], which the stripes divide among them."""
+    sizes = [stripe.visible.shape[2] for stripe in stripes]
+    known = torch.cat([keys, values], dim=3).split(sizes, dim=2)
+    lasting = [part.index_select(2, stripe.lasting) for part, stripe in zip(known, stripes, strict=True)]
+    results = []
+    for number, (part, stripe) in enumerate(zip(query.split(sizes, dim=2), stripes, strict=True)):
+        seen = torch.cat([*lasting[stripe.first : number], known[number]], dim=2)
+        seen_keys, seen_values = seen.chunk(2, dim=3)
+        results.append(attend(part, seen_keys, seen_values, stripe.visible))
+    return torch.cat(results, dim=2)
 
 
 class MoonshineAttention(nn.Module):
@@ -85,14 +120,14 @@ class MoonshineAttention(nn.Module):
         self.output = nn.Linear(dim, dim, bias=False)
 
     def forward(
-        self, x: Tensor, rotation: Rotation, visible: Tensor, memory: Tensor | None = None
+        self, x: Tensor, rotation: Rotation, visible: Tensor | Sequence[Stripe], memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Attend.
 
         Args:
             x: [B, T, D] frames
             rotation: their rotations
-            visible: [B, 1, T, M + T] true where the row's frame may see the column's
+            visible: [B, 1, T, M + T] true where the row's frame may see the column's, or the stripes of all frames
             memory: [B, H, M, 2 A] rotated keys and values of frames before; None for none
 
         Returns:
@@ -106,7 +141,10 @@ class MoonshineAttention(nn.Module):
         if memory is not None:
             known = torch.cat([memory, known], dim=2)
         keys, values = known.chunk(2, dim=3)
-        result = attend(query, keys, values, visible)
+        if isinstance(visible, Tensor):
+            result = attend(query, keys, values, visible)
+        else:
+            result = attend_in_stripes(query, keys, values, visible)
         return self.output(result.transpose(1, 2).flatten(2)), known
 
 
@@ -121,7 +159,7 @@ class MoonshineLayer(nn.Module):
         self.feedforward = nn.Sequential(nn.Linear(dim, feedforward_dim), nn.GELU(), nn.Linear(feedforward_dim, dim))
 
     def forward(
-        self, x: Tensor, rotation: Rotation, visible: Tensor, memory: Tensor | None = None
+        self, x: Tensor, rotation: Rotation, visible: Tensor | Sequence[Stripe], memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Arguments and results are those of the attention."""
         attended, known = self.attention(self.attention_norm(x), rotation, visible, memory)
