@@ -17,6 +17,12 @@ CONTEXTS = [Context(1280), Context(2560, 1500), Context(2560, 0, 1), Context(128
 ALL = (1, 2, 3)
 
 
+@pytest.fixture(autouse=True, params=[10, 128], ids=["stripes", "one stripe"])
+def stripe(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it with short utterances in one stripe, and in several of a few chunks each."""
+    monkeypatch.setattr("transducer_gn.model.moonshine.STRIPE", request.param)
+
+
 def plain(encoder: MoonshineEncoder, samples: Tensor) -> Tensor:
     """The published formula for one whole utterance [N], operation by operation; frames [F, D * layers]."""
     shape = encoder.shape
@@ -153,6 +159,28 @@ def test_neither_padding_nor_others_in_the_batch_matter(context: Context) -> Non
         with torch.no_grad():
             (expected,), _ = encoder.features(*batch([utterance]), context, ALL)
         torch.testing.assert_close(vectors[row, : vector_counts[row]], expected, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("half", [False, True], ids=["float32", "bfloat16"])
+def test_stripes_of_any_size_give_the_same_frames_and_gradients(
+    context: Context, half: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = small_moonshine()
+    samples, lengths = batch(audio(16000, 11000), padding=7.0)
+    found = []
+    for size in (1000, 1, 14, 30):
+        monkeypatch.setattr("transducer_gn.model.moonshine.STRIPE", size)
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            encoded, _ = encoder(samples, lengths, context, ALL)
+        directions = torch.randn(encoded.shape, generator=torch.Generator().manual_seed(0))
+        gradients = torch.autograd.grad((encoded.float() * directions).sum(), list(encoder.layers.parameters()))
+        found.append([encoded.float().detach(), *gradients])
+    for others in found[1:]:
+        for one, other in zip(found[0], others, strict=True):
+            # Halves have three digits, and frames go through three layers.
+            limit = 0.03 * float(one.abs().max()) if half else 1e-4
+            torch.testing.assert_close(other, one, rtol=0, atol=limit)
 
 
 def test_outputs_of_chosen_layers_stand_side_by_side() -> None:

@@ -39,7 +39,7 @@ from transducer_gn.model.moonshine_context import (
 )
 from transducer_gn.model.moonshine_layer import EPSILON, MoonshineLayer, Stripe, rotations
 
-# Frames that attend together in whole utterances, unless a block has more. Fewer see less in vain, more multiply faster.
+# Frames of whole utterances that attend together, unless a block has more: fewer see less in vain, more multiply faster
 STRIPE = 128
 
 
