@@ -12,6 +12,7 @@ from transducer_gn.model.chunk import Chunk
 from transducer_gn.search.competitors import Competitors
 from transducer_gn.training.clock import Clock
 from transducer_gn.training.distributed import World
+from transducer_gn.training.learner import Learner
 from transducer_gn.training.objective import SUMS, metrics
 from transducer_gn.training.schedule import SchedulePoint
 from transducer_gn.training.start import start_run
@@ -47,7 +48,7 @@ def test_an_update_is_smaller_the_nearer_the_end_is(toy, tmp_path):
         plan = Plan(next(iter(state.batches)), Chunk(2, 4), None, seed=0)
         state.learner.update([plan], SchedulePoint(1.0, 0.0, cooldown=cooldown), 1.0, CLOCK)
         after = state.learner.model.parameters()
-        moved[cooldown] = sum(float((x - y).abs().sum()) for x, y in zip(after, before, strict=True))
+        moved[cooldown] = sum(float((x.detach() - y).abs().sum()) for x, y in zip(after, before, strict=True))
     assert moved[0.25] == pytest.approx(moved[1.0] / 4, rel=1e-3)
 
 
@@ -58,6 +59,15 @@ def test_numbers_too_small_for_full_precision_cost_no_time_in_training(toy, tmp_
     assert smallest / 2 > 0
     state_of(toy, tmp_path)
     assert smallest / 2 == 0
+
+
+@pytest.mark.parametrize(("device", "calls"), [("cpu", 1), ("meta", 0)])
+def test_training_on_a_cpu_keeps_the_memory_that_it_frees(toy, tmp_path, monkeypatch, device, calls):
+    noted = []
+    monkeypatch.setattr("transducer_gn.training.learner.keep_freed_memory", lambda: noted.append(device))
+    config, _ = read_config(config_parser("test"), toy_settings(toy))
+    Learner(config, World(device=torch.device(device)))
+    assert noted == [device] * calls
 
 
 def test_expected_errors_are_those_of_the_lists_that_are_scored(toy, tmp_path):

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
 
+from transducer_gn.common.memory import keep_freed_memory
 from transducer_gn.config import Config
 from transducer_gn.data.batches import Batch
 from transducer_gn.model.chunk import evaluation_chunk
@@ -79,6 +80,8 @@ class Learner:
         torch.manual_seed(config.training.seed)
         # Subnormal numbers, such as occupations far from the diagonal, slow a CPU down many times over.
         torch.set_flush_denormal(True)
+        if world.device.type == "cpu":
+            keep_freed_memory()
         self._config = config
         self._world = world
         self.model = build_model(config.model).to(world.device)
