@@ -128,6 +128,19 @@ def front_end_record(folder: Path) -> Target:
     return Target(of_file(folder / "front_end.json", lambda: check_features(data, FilterBanks())), seeds, is_json=True)
 
 
+def copies(folder: Path, to: Path) -> list[bytes]:
+    """The YAML files of a folder, copied to another."""
+    files = sorted(folder.glob("*.yaml"))
+    for file in files:
+        (to / file.name).write_bytes(file.read_bytes())
+    return [file.read_bytes() for file in files]
+
+
+def as_json(values: object) -> bytes:
+    """What YAML holds as JSON, which is YAML, too, and can be changed value by value."""
+    return json.dumps(values).encode()
+
+
 def settings(folder: Path) -> Target:
     """A YAML file of settings; some files have a flag on top."""
     folder.mkdir(parents=True)
@@ -135,12 +148,10 @@ def settings(folder: Path) -> Target:
     # No input changes them, and finding them takes four fifths of the time.
     defaults = parser.get_defaults(skip_validation=True)
     parser.get_defaults = lambda **how: defaults.clone()  # type: ignore[method-assign]
-    texts = {file.name: file.read_bytes() for file in sorted((REPOSITORY / "conf").glob("*.yaml"))}
-    # The bases that they name are there; and JSON, which is YAML, too, can be changed value by value.
-    for name, text in texts.items():
-        (folder / name).write_bytes(text)
-    whole = [yaml.safe_load(BASE.sub("", text.decode())) for text in texts.values()]
-    seeds = [*texts.values(), *(json.dumps(values).encode() for values in whole)]
+    # The bases that they name are there.
+    texts = copies(REPOSITORY / "conf", folder)
+    whole = [yaml.safe_load(BASE.sub("", text.decode())) for text in texts]
+    seeds = [*texts, *map(as_json, whole)]
     words = [b"base: settings.yaml\n", b"model:\n", b"  encoder:\n", b"    dim: 8\n", b"&a", b"*a", b"<<: ",
              b"!!python/",
              b"- ", b"null", b"~", b"? ", b"|\n", b"alpha: 0.5"]  # fmt: skip
@@ -155,15 +166,14 @@ def settings(folder: Path) -> Target:
 
 def experiments(folder: Path) -> Target:
     """A YAML file of experiments."""
-    folder.mkdir(parents=True)
-    path = folder / "experiments.yaml"
-    (folder / "a.yaml").write_text("")
-    seeds = [b"schedule: {epochs: 4, baseline_epochs: epochs, branch_epoch: 2, early_epoch: 1, counts: [2]}\n"
-             b"stages: {one: 'up to {epochs}'}\n"
-             b"runs:\n  local: {stage: one, role: baseline, config: [a.yaml]}\n"
-             b"  b-{count}: {stage: one, parent: local, settings: {normalisation.alpha: 0.3}}\n"]  # fmt: skip
-    words = [b"base: experiments.yaml\n", b"&a ", b"*a", b"{count}", b"{epochs.x}", b"{0}", b"after: 3", b"alone: true"]
-    return Target(of_file(path, lambda: read_experiments(path)), seeds, words=words)
+    (folder / "experiments").mkdir(parents=True)
+    # The settings and bases that they name are there.
+    copies(REPOSITORY / "conf", folder)
+    texts = copies(REPOSITORY / "conf" / "experiments", folder / "experiments")
+    path = folder / "experiments" / "changed.yaml"
+    words = [b"base: changed.yaml\n", b"&a ", b"*a", b"{count}", b"{epochs.x}", b"{0}", b"after: 3", b"alone: true"]
+    seeds = [*texts, *(as_json(yaml.safe_load(text)) for text in texts)]
+    return Target(of_file(path, lambda: read_experiments(path)), seeds, is_json=True, words=words)
 
 
 def audio_bytes(kind: str, subtype: str) -> bytes:
