@@ -56,13 +56,19 @@ print(cleared[-1] - cleared[19])
 """
 
 
-def pages_cleared(how: str) -> int:
-    """Pages that the system clears for twenty large tensors, one after the other, in a process that did this before."""
-    command = [sys.executable, "-c", CLEARED, how, str(PIECE)]
+def in_a_process(program: str, *arguments: str) -> str:
+    """What a program says, in a process that does nothing else."""
+    command = [sys.executable, "-uc", program, *arguments]
     found = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True)
     if "no glibc" in found.stderr:
         pytest.skip("no glibc")
-    return int(found.stdout)
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+def pages_cleared(how: str) -> int:
+    """Pages that the system clears for twenty large tensors, one after the other, in a process that did this before."""
+    return int(in_a_process(CLEARED, how, str(PIECE)))
 
 
 def test_freed_memory_is_used_again() -> None:
@@ -70,3 +76,25 @@ def test_freed_memory_is_used_again() -> None:
     assert pages_cleared("keep") < pages
     # What it is compared with: by default every tensor's pages are cleared.
     assert pages_cleared("leave") >= 20 * pages
+
+
+INHERITED = """
+import os, sys, torch
+from transducer_gn.common.memory import keep_freed_memory
+from transducer_gn.data.loading import leave_stopping_to_training
+if not keep_freed_memory():
+    sys.exit("no glibc")
+torch.ones(50_000_000)
+if os.fork() == 0:
+    pages = [int(open("/proc/self/statm").read().split()[1])]
+    leave_stopping_to_training(0)
+    pages.append(int(open("/proc/self/statm").read().split()[1]))
+    print(pages[0] - pages[1])
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_processes_that_load_batches_do_not_hold_what_training_keeps() -> None:
+    found = in_a_process(INHERITED)
+    assert int(found) * resource.getpagesize() > 0.9 * 4 * 50_000_000

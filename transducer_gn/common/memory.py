@@ -47,3 +47,10 @@ def keep_freed_memory() -> bool:
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and all(mallopt(name, value) for name, value in KEEPING.items())
+
+
+def release_freed_memory() -> None:
+    """Give freed memory back to the system: what a process inherits of it from the one that started it is of no use."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -9,6 +9,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from transducer_gn.common.errors import UserError
+from transducer_gn.common.memory import release_freed_memory
 from transducer_gn.common.processes import die_with_parent, kill_daemons_at_exit
 from transducer_gn.common.threads import run_on_any_core
 
@@ -47,11 +48,12 @@ def leave_stopping_to_training(_: int) -> None:
 
     A scheduler that ends a job sends its signal to all processes. Training saves what it has and then ends these;
     without them it could not. If it is killed, they go with it, and with them its lock of the folder, which they have
-    inherited. Nor are they bound to the core of the thread that started them.
+    inherited. Nor are they bound to the core of the thread that started them, or hold the memory that it keeps.
     """
     # By the number that was noted at its start: training may have been killed since, and its place taken.
     starter = parent_process()
     die_with_parent(None if starter is None else starter.pid)
     run_on_any_core()
+    release_freed_memory()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
