@@ -169,6 +169,15 @@ def test_every_command_parses_with_its_own_parser(commands):
         assert name == "train" or name == "report" or parsed.sets == ["a", "b"]
 
 
+def test_chunks_of_several_sizes_are_measured_of_every_run(commands):
+    shown = commands("--corpus", "mini", "--only", "local,alpha-0.3", "--chunks", "4,8", "--sets", "test-mini")
+    over = [command for command in shown if command[0].endswith("over_chunks.py")]
+    assert [value(command, "--exp-dir").rsplit("/", 1)[1] for command in over] == ["local", "alpha-0.3"]
+    for command in over:
+        flags = importlib.import_module("transducer_gn.commands.over_chunks").parser().parse_args(command[1:])
+        assert flags.chunks == [4, 8] and flags.sets == ["test-mini"]
+
+
 def test_other_seeds_and_every_epoch(commands):
     flags = ["--corpus", "mini-near", "--experiments", "near", "--seeds", "1,2", "--every-epoch", "true"]
     shown = commands(*flags, "--exp-root", "here", "--latency-utterances", "3", "--stop-stage", "5")

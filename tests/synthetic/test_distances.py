@@ -2,12 +2,14 @@
 a distance is that of its utterances alone, with times from the end of the ambiguous sound.
 """
 
+from dataclasses import dataclass
+
 import pytest
 
 from transducer_gn.evaluation.latency import UtteranceTimes
 from transducer_gn.evaluation.latency_results import Latency
-from transducer_gn.evaluation.over_epochs import EpochResults
 from transducer_gn.evaluation.results import Results
+from transducer_gn.evaluation.sweeps import Point
 from transducer_gn.recognition.error_rates import Recognised
 from transducer_gn.reporting.extras import Evaluated
 from transducer_gn.synthetic import distance_report
@@ -103,17 +105,27 @@ def test_the_table_has_a_row_for_each_system_and_distance(tmp_path):
     assert distance_report.distance_table([Evaluated("local", tmp_path, ordinary, None)]) is None
 
 
+@dataclass(frozen=True)
+class Measured:
+    """A sweep of which these points were measured."""
+
+    points: list[Point]
+
+    def find(self, exp_dir, part):
+        return self.points
+
+
 def test_the_figure_follows_each_distance_over_epochs(tmp_path, monkeypatch):
     better = Results("test", "epoch-2", {}, [recognised("1", NEAR, NEAR), *RESULTS.utterances[1:]])
-    epochs = [EpochResults(1, RESULTS, LATENCY), EpochResults(2, better, LATENCY)]
-    monkeypatch.setattr(distance_report, "find_epochs", lambda folder, part: epochs)
+    epochs = [Point(1, RESULTS, LATENCY), Point(2, better, LATENCY)]
+    monkeypatch.setattr(distance_report, "EPOCHS", Measured(epochs))
     figure = distance_report.training_figure([Evaluated("local", tmp_path, RESULTS, LATENCY)])
     errors, emission, shown = figure.panels()
     assert [line["label"] for line in errors["lines"]] == ["local, distance 0", "local, distance 1"]
     assert errors["lines"][0]["points"] == [[1.0, 50.0], [2.0, 0.0]]
     assert emission["lines"][1]["points"] == [[1.0, pytest.approx(100)], [2.0, pytest.approx(100)]]
     assert shown["lines"][0]["points"][0] == [1.0, pytest.approx(300)]
-    monkeypatch.setattr(distance_report, "find_epochs", lambda folder, part: epochs[:1])
+    monkeypatch.setattr(distance_report, "EPOCHS", Measured(epochs[:1]))
     assert distance_report.training_figure([Evaluated("local", tmp_path, RESULTS, LATENCY)]) is None
 
 

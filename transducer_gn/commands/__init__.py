@@ -18,7 +18,9 @@ GROUPS = {
         "decode": "recognise test sets and count errors",
         "compute_latency": "measure when words come out",
         "over_epochs": "decode and measure a run at the end of every epoch",
+        "over_chunks": "decode and measure a run with chunks of several sizes",
         "nbest_coverage": "measure how much of the exact normaliser an N-best list covers",
+        "nbest_quality": "measure how good the lists are that stand for Z in training",
         "report": "gather all runs of a folder into tables and figures",
     },
     "data": {

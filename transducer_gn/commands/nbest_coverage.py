@@ -13,15 +13,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from jsonargparse import Namespace
-from lhotse import CutSet
 
 from transducer_gn.common.command_line import CommandParser, command_parser
 from transducer_gn.common.errors import UserError, require
 from transducer_gn.common.json_files import write_json
-from transducer_gn.data.batches import Batches, Inputs
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation.coverage import Coverage, coverage_row, measure_coverage
-from transducer_gn.evaluation.decoding import set_up_process
+from transducer_gn.evaluation.decoding import set_up_process, spread_batches
 from transducer_gn.recognition.system import System, load_checkpoint_system
 from transducer_gn.reporting.figures import coverage_figure
 from transducer_gn.reporting.table import Table
@@ -81,12 +79,6 @@ def finite_state_system(path: Path, alpha: float | None) -> System:
 def measure(system: System, flags: Namespace) -> list[Coverage]:
     """Coverage over some utterances of the dev set."""
     data = PreparedData(Path(system.config.data.folder))
-    cuts = list(data.cuts(data.parts("dev")[0]))
-    chosen = CutSet.from_cuts(cuts[:: max(1, len(cuts) // flags.utterances)][: flags.utterances])
-    settings = replace(system.config.data.batches, max_duration=flags.max_duration)
-    logging.info("%s: %d utterances", system.name, len(chosen))
-    inputs = Inputs.of(system.config.model.front_end)
-    batches = (
-        batch.to(system.device) for batch in Batches(chosen, system.tokenizer, settings, training=False, inputs=inputs)
-    )
+    logging.info("%s: %d utterances", system.name, flags.utterances)
+    batches = spread_batches(system, data, None, flags.utterances, flags.max_duration)
     return measure_coverage(system, batches, flags.counts, flags.max_tokens_per_frame)

@@ -12,9 +12,8 @@ from pathlib import Path
 from transducer_gn.common.command_line import CommandParser, command_parser, settings_from
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import EvaluationDataConfig, LatencyConfig, RecognitionConfig, SystemConfig
-from transducer_gn.evaluation.decoding import PartDecoder, chosen_parts, prepared_data, search_folder, set_up_process
-from transducer_gn.evaluation.latency_results import FOLDER, measure_part
-from transducer_gn.evaluation.over_epochs import epoch_folder, trained_epochs
+from transducer_gn.evaluation.decoding import set_up_process
+from transducer_gn.evaluation.sweeps import EPOCHS, measure_point, trained_epochs
 from transducer_gn.recognition.system import load_system
 
 
@@ -37,7 +36,4 @@ def main(arguments: list[str] | None = None) -> None:
     for epoch in epochs:
         logging.info("epoch %d of %s", epoch, flags.exp_dir)
         system = load_system(flags.exp_dir, SystemConfig(epoch=epoch))
-        data, folder = prepared_data(choice, system), epoch_folder(flags.exp_dir, epoch)
-        for part in chosen_parts(choice, data):
-            PartDecoder(search_folder(folder, settings), system, settings, data, part, choice.max_duration).run()
-            measure_part(folder / FOLDER, system, settings, measured, data, part, choice.max_duration)
+        measure_point(EPOCHS.place(flags.exp_dir, epoch), system, settings, choice, measured)

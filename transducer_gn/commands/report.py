@@ -3,6 +3,7 @@
   transducer-gn report --exp-root exp                                  all runs in exp/
   transducer-gn report --exp-root exp --baseline local-continued --challenger global-0.3
   transducer-gn report --exp-root exp/a --seeds [exp/b,exp/c]          with means over three seeds
+  transducer-gn report --exp-root exp/a --beside [exp/160,exp/320]     with curves of errors against delay
 
 Run decode.py and compute_latency.py first; what is missing or broken is said in the report, and the rest is shown.
 """
@@ -12,7 +13,7 @@ from pathlib import Path
 from transducer_gn.common.command_line import CommandParser, command_parser
 from transducer_gn.config.experiments import ROLES, read_experiments
 from transducer_gn.evaluation.decoding import set_up_process
-from transducer_gn.reporting.report import make_report, write_report
+from transducer_gn.reporting.report import Others, make_report, write_report
 from transducer_gn.reporting.runs import choose_baseline, choose_challenger, find_runs
 from transducer_gn.synthetic.report_extras import MiniCorpusExtras
 
@@ -28,6 +29,12 @@ def parser() -> CommandParser:
         type=list[Path],
         default=[],
         help="folders like --exp-root with runs of the same names, of other seeds",
+    )
+    made.add_argument(
+        "--beside",
+        type=list[Path],
+        default=[],
+        help="folders like --exp-root of systems that were trained for other chunks; over_chunks.py measures them",
     )
     made.add_argument("--experiments", type=Path, help="file of conf/experiments that says what the runs are for")
     made.add_argument("--data_dir", type=Path, help="what prepare.sh made (what the systems were trained on)")
@@ -47,8 +54,9 @@ def main(arguments: list[str] | None = None) -> None:
     roles = {role: experiments.in_role(role, names) if experiments else [] for role in ROLES}
     baseline = choose_baseline(runs, flags.baseline, roles["baseline"])
     challenger = choose_challenger(runs, flags.challenger, roles["challenger"])
-    seeds = [find_runs(root, extras) for root in flags.seeds]
-    report = make_report(flags.title, runs, baseline, challenger, flags.data_dir, seeds, roles["lookahead"])
+    seeds, beside = ([find_runs(root, extras) for root in roots] for roots in (flags.seeds, flags.beside))
+    others = Others(seeds, beside, roles["lookahead"])
+    report = make_report(flags.title, runs, baseline, challenger, flags.data_dir, others)
     page = write_report(report, flags.out or flags.exp_root / "report")
     print(report.text())
     print(f"The same with figures: {page}")

@@ -201,10 +201,12 @@ class Recipe:
     def evaluate(self, launcher: Launcher, trained: list[str]) -> None:
         """The stages that decode and measure runs."""
         settings, last = self.settings, len(self.experiments.stages)
-        over_epochs = [self.epochs_job(name) for name in trained if settings.every_epoch]
+        programs = [["compute_latency"]] + [["over_epochs"]] * settings.every_epoch
+        programs += [["over_chunks", "--chunks", f"[{settings.chunks}]"]] if settings.chunks else []
+        timed = [self.timed_job(name, *program) for program in programs for name in trained]
         for number, title, jobs in (
             (last + 1, f"decoding with beam {settings.beam}", [self.decode_job(name) for name in trained]),
-            (last + 2, "emission times", [self.latency_job(name) for name in trained] + over_epochs),
+            (last + 2, "emission times", timed),
         ):
             if settings.runs(number):
                 log(number, title)
@@ -280,13 +282,9 @@ class Recipe:
         sets = ["--sets", f"[{settings.sets}]"] if settings.sets else []
         return self.evaluation_job(name, "decode", *sets)
 
-    def latency_job(self, name: str) -> Job:
-        """The command that measures a run's emission times."""
-        return self.evaluation_job(name, "compute_latency", *self.latency_flags())
-
-    def epochs_job(self, name: str) -> Job:
-        """The command that decodes and measures every epoch of a run."""
-        return self.evaluation_job(name, "over_epochs", *self.latency_flags())
+    def timed_job(self, name: str, program: str, *flags: str) -> Job:
+        """The command that measures when a run's words come out: as it is, over epochs, or over sizes of chunks."""
+        return self.evaluation_job(name, program, *flags, *self.latency_flags())
 
     def latency_flags(self) -> list[str]:
         """What emission times are measured of."""

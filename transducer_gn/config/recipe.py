@@ -48,6 +48,8 @@ class RecipeConfig:
         latency_utterances: emission times of so many utterances of each set; null for all
         display: also measure when a live recogniser shows words
         every_epoch: also decode and measure every epoch of every run, for curves over training
+        chunks: also decode and measure every run with chunks of so many frames, N[,N...], for curves of errors against
+            delay
         seeds: further seeds, N[,N...]: the same runs again in EXP-ROOT-seedN, and means over all in the report
         baseline: run that the report compares with; null for the last of the experiments' baselines that is trained
         challenger: run that the report puts first; null for the best on the dev set
@@ -84,6 +86,7 @@ class RecipeConfig:
     latency_utterances: int | None = None
     display: bool = True
     every_epoch: bool = False
+    chunks: str | None = None
     seeds: str | None = None
     baseline: str | None = None
     challenger: str | None = None
@@ -95,7 +98,7 @@ class RecipeConfig:
             for name in names:
                 value = getattr(self, name)
                 require(value is None or value >= least, flag(name), f"must be at least {least}, not {value}")
-        for name in ("counts", "seeds"):
+        for name in ("counts", "chunks", "seeds"):
             value = getattr(self, name)
             require(
                 not value or re.fullmatch(r"\d+(,\d+)*", value) is not None,

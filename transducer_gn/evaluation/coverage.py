@@ -19,10 +19,7 @@ from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.lattice.prefix_tree import distinct_sequences
 from transducer_gn.model.predictor import FiniteStatePredictor
 from transducer_gn.recognition.system import System
-from transducer_gn.search.competitors import find_competitors
-
-# Training cuts long competitors for want of memory; what is measured here is what the search finds.
-UNCUT = 1e6
+from transducer_gn.search.competitors import UNCUT, find_competitors
 
 
 @dataclass(frozen=True)

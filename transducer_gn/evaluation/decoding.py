@@ -37,12 +37,12 @@ def prepared_data(config: EvaluationDataConfig, system: System) -> PreparedData:
     return data
 
 
-def chosen_parts(config: EvaluationDataConfig, data: PreparedData) -> list[str]:
-    """The test sets; UserError naming one that is not there."""
+def chosen_parts(config: EvaluationDataConfig, data: PreparedData, flag: str = "--sets") -> list[str]:
+    """The test sets; UserError naming the flag and one that is not there."""
     there = data.parts("dev") + data.parts("test")
     for name in config.sets or []:
         if name not in there:
-            raise UserError(f"--sets: {data.folder} has no set {name!r}, only {', '.join(there)}")
+            raise UserError(f"{flag}: {data.folder} has no set {name!r}, only {', '.join(there)}")
     if not there:
         raise UserError(f"{data.folder} has no dev or test part; name some to prepare.sh with --dev and --test")
     return config.sets or there
@@ -125,6 +125,16 @@ def evaluation_batches(
     cuts = data.cuts(part).filter(NotIn(done))
     for batch in Batches(cuts, system.tokenizer, settings, training=False, inputs=inputs):
         yield batch.to(system.device)
+
+
+def spread_batches(
+    system: System, data: PreparedData, part: str | None, utterances: int, max_duration: float
+) -> Iterator[Batch]:
+    """Batches of so many utterances, spread over a dev or test set (the first one if None), on the system's device."""
+    parts = chosen_parts(EvaluationDataConfig(sets=None if part is None else [part]), data, "--set")
+    ids = [cut.id for cut in data.cuts(parts[0])]
+    chosen = frozenset(ids[:: max(1, len(ids) // utterances)][:utterances])
+    yield from evaluation_batches(system, data, parts[0], max_duration, frozenset(ids) - chosen)
 
 
 def count_cuts(cuts: CutSet, part: str) -> int:

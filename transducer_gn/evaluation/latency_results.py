@@ -137,9 +137,13 @@ def find_latency(exp_dir: Path) -> dict[str, Path]:
     return found
 
 
-def mean_emission(latency: Latency) -> Interval:
-    """Mean expected emission time over all tokens, in milliseconds."""
-    rows = [np.array([time for time in u.emitted if time is not None]) for u in latency.utterances]
+def mean_emission(latency: Latency, choice: TokenChoice | None = None) -> Interval:
+    """Mean expected emission time over all tokens, or over the chosen ones, in milliseconds."""
+    chosen = choice or [[True] * len(u.tokens) for u in latency.utterances]
+    rows = [
+        np.array([time for time, is_chosen in zip(u.emitted, mask, strict=True) if is_chosen and time is not None])
+        for u, mask in zip(latency.utterances, chosen, strict=True)
+    ]
     return ratio_interval(np.array([1000 * row.sum() for row in rows]), np.array([len(row) for row in rows]))
 
 

@@ -74,8 +74,8 @@ def save_image(figure: Figure, path: Path, dpi: int) -> bytes:
     return path.read_bytes()
 
 
-def new_figure(panels: int = 1, height: float = 3.4) -> tuple[Figure, list[Axes]]:
-    """An empty figure with panels one above the other that share their horizontal axis."""
+def new_figure(panels: int = 1, height: float = 3.4, share: bool = True) -> tuple[Figure, list[Axes]]:
+    """An empty figure with panels one above the other that share their horizontal axis, or do not."""
     figure = Figure(figsize=(6.8, height), layout="constrained")
-    axes = figure.subplots(panels, 1, sharex=True, squeeze=False)
+    axes = figure.subplots(panels, 1, sharex=share, squeeze=False)
     return figure, list(axes[:, 0])

@@ -10,7 +10,7 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import write_text
 from transducer_gn.common.json_files import write_json
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.evaluation.latency_results import summary_values
+from transducer_gn.evaluation.latency_results import Latency, summary_values
 from transducer_gn.evaluation.results import measure_summary
 from transducer_gn.reporting import figures, tables
 from transducer_gn.reporting.comparisons import comparison_values
@@ -21,6 +21,7 @@ from transducer_gn.reporting.page import html_page
 from transducer_gn.reporting.runs import Run, choose_lookahead, headline_set
 from transducer_gn.reporting.stability_tables import runs_stability_table
 from transducer_gn.reporting.table import Table
+from transducer_gn.reporting.trade_off import find_curves, trade_off_figures, trade_off_table
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,24 @@ class Report:
         """All tables."""
         shown = ([self.key] if self.key else []) + self.tables
         return "\n\n".join([self.title, *(table.text() for table in shown)])
+
+
+@dataclass(frozen=True)
+class Others:
+    """What else a report knows of, beside the runs of its folder.
+
+    Attributes:
+        seeds: runs of the same names from other seeds, one list for each
+        beside: runs of the same names that were trained for other chunks, one list for each folder
+        lookaheads: names of the runs that hear whole utterances, where an experiments file says so
+    """
+
+    seeds: Sequence[Sequence[Run]] = ()
+    beside: Sequence[Sequence[Run]] = ()
+    lookaheads: Sequence[str] = ()
+
+
+NO_OTHERS = Others()
 
 
 @dataclass(frozen=True)
@@ -80,36 +99,36 @@ def make_report(
     baseline: Run | None,
     challenger: Run | None,
     data_dir: Path | None,
-    other_seeds: Sequence[Sequence[Run]] = (),
-    lookaheads: Sequence[str] = (),
+    others: Others = NO_OTHERS,
 ) -> Report:
     """Gather everything. What cannot be shown is said in the table of runs.
 
     Args:
         data_dir: what both systems were evaluated on; None for what they were trained on
-        other_seeds: runs of the same names from other seeds, one list for each
-        lookaheads: names of the runs that hear whole utterances, where an experiments file says so
     """
     part = headline_set(runs)
     pair, key = comparable(baseline, challenger, part), None
     values = run_values(runs)
     if pair is not None:
         try:
-            lookahead = choose_lookahead(runs, part, lookaheads)
+            lookahead = choose_lookahead(runs, part, others.lookaheads)
             key = tables.key_table(pair.baseline, pair.challenger, pair.part, lookahead)
             values["comparison"] = comparison_values(pair.baseline, pair.challenger, pair.part, lookahead)
         except UserError as error:
             pair.challenger.problems.append(str(error))
     shown: list[Table] = []
-    if other_seeds and pair is not None and key is not None:
+    if others.seeds and pair is not None and key is not None:
         names = pair.baseline.name, pair.challenger.name
-        compared = compare_over_seeds([runs, *other_seeds], *names, pair.part)
+        compared = compare_over_seeds([runs, *others.seeds], *names, pair.part)
         shown.append(seeds_table(compared, names, pair.part))
         values["seeds"] = {name: asdict(over) | {"changes": over.changes} for name, over in compared.items()}
     shown += [tables.results_table(runs, baseline)] if part is not None else []
     if part is not None:
         found = tables.groups_table(runs, part), runs_stability_table(runs, baseline, part)
         shown += [table for table in found if table is not None]
+    curves = find_curves([runs, *others.beside], part, aligning_latency(baseline, part)) if part is not None else {}
+    traded = trade_off_table(curves, part, baseline) if part is not None else None
+    shown += [traded] if traded is not None else []
     added = evaluated(runs, part)
     shown += runs[0].extras.tables(added) if added else []
     shown += [tables.time_table(runs, baseline), tables.runs_table(runs)]
@@ -118,7 +137,13 @@ def make_report(
     if pair is not None and key is not None:
         drawn += pair.figures(data_dir)
     drawn += runs[0].extras.training_figures(added) if added else []
+    drawn += trade_off_figures(curves)
     return Report(title, key, shown, drawn, values)
+
+
+def aligning_latency(baseline: Run | None, part: str) -> Latency | None:
+    """What aligns references where the corpus does not: the times of the local system, if they were measured."""
+    return baseline.latencies.get(part) if baseline is not None else None
 
 
 def evaluated(runs: Sequence[Run], part: str | None) -> list[Evaluated]:

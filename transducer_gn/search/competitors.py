@@ -15,6 +15,9 @@ from transducer_gn.search.hypotheses import NBest
 from transducer_gn.search.prefixes import SearchedModel
 from transducer_gn.search.rules import SearchRules
 
+# For who does not train: no competitor is cut for want of memory.
+UNCUT = 1e6
+
 
 @dataclass(frozen=True)
 class Competitors:
@@ -144,7 +147,8 @@ def find_competitors_together(
         pairs = list(zip(lists, references, strict=True))
         chosen = [_chosen(sequences, reference, settings) for sequences, reference in pairs]
         is_found = torch.tensor([reference in sequences for sequences, reference in pairs])
-        competitors.append(_padded(chosen, is_found, settings.count, batch.references.device))
+        device = batch.references.device
+        competitors.append(Competitors(*pad_sequences(chosen, settings.count, device), is_found.to(device)))
         start = end
     return competitors
 
@@ -189,15 +193,15 @@ def _chosen(sequences: list[list[int]], reference: list[int], settings: Competit
     return [list(tokens) for tokens in distinct][: settings.count]
 
 
-def _padded(sequences: list[list[list[int]]], found: Tensor, count: int, device: torch.device) -> Competitors:
-    """At most `count` sequences of each utterance as tensors, and whether its reference was `found` [B]."""
-    longest = max((len(tokens) for own in sequences for tokens in own), default=0)
+def pad_sequences(lists: Sequence[Sequence[list[int]]], count: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Tokens [B, count, U] and lengths [B, count] of lists of sequences; -1 and zeros where a list has fewer."""
+    longest = max((len(tokens) for own in lists for tokens in own), default=0)
     none = [0] * longest
-    rows = [[tokens + none[len(tokens) :] for tokens in own] + [none] * (count - len(own)) for own in sequences]
-    lengths = [[len(tokens) for tokens in own] + [-1] * (count - len(own)) for own in sequences]
+    rows = [[tokens + none[len(tokens) :] for tokens in own] + [none] * (count - len(own)) for own in lists]
+    lengths = [[len(tokens) for tokens in own] + [-1] * (count - len(own)) for own in lists]
     tokens = torch.tensor(rows, dtype=torch.long).view(len(rows), count, longest)
     sizes = torch.tensor(lengths, dtype=torch.long).view(len(rows), count)
-    return Competitors(tokens.to(device), sizes.to(device), found.to(device))
+    return tokens.to(device), sizes.to(device)
 
 
 def longest_competitors(reference_lengths: Tensor, settings: CompetitorConfig, vocab_size: int) -> Competitors:

@@ -6,7 +6,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 
 from transducer_gn.evaluation.bootstrap import Interval
-from transducer_gn.evaluation.over_epochs import EpochResults, find_epochs
+from transducer_gn.evaluation.sweeps import EPOCHS, Point
 from transducer_gn.reporting.extras import Evaluated
 from transducer_gn.reporting.figure import COLOURS, STYLE, ReportFigure, new_figure
 from transducer_gn.reporting.table import Table
@@ -71,7 +71,7 @@ def both(delays: Delays) -> list[str]:
 @rc_context(STYLE)
 def training_figure(systems: Sequence[Evaluated]) -> ReportFigure | None:
     """Errors and times of ambiguous words epoch by epoch; None where no system was measured at more than one."""
-    curves = {system.name: find_epochs(system.folder, system.results.part) for system in systems}
+    curves = {system.name: EPOCHS.find(system.folder, system.results.part) for system in systems}
     curves = {name: epochs for name, epochs in curves.items() if any(by_distance(e.results, None) for e in epochs)}
     if not any(len(epochs) > 1 for epochs in curves.values()):
         return None
@@ -91,9 +91,9 @@ def training_figure(systems: Sequence[Evaluated]) -> ReportFigure | None:
     return ReportFigure("ambiguous-over-training", figure, caption)
 
 
-def draw_run(axes: Sequence[Axes], name: str, epochs: Sequence[EpochResults], colour: str) -> None:
+def draw_run(axes: Sequence[Axes], name: str, epochs: Sequence[Point], colour: str) -> None:
     """The lines of one run: one for each distance where these are few, or else one for all."""
-    measured = [(epoch.epoch, by_distance(epoch.results, epoch.latency)) for epoch in epochs]
+    measured = [(epoch.number, by_distance(epoch.results, epoch.latency)) for epoch in epochs]
     distances = list(dict.fromkeys(one.distance for _, found in measured for one in found))
     several = [distance for distance in distances if distance is not None]
     chosen = several if len(several) <= FEW else [None]

@@ -1,0 +1,138 @@
+"""How good the lists of a search are, for any predictor, by the size of its beam and by how many of it are taken.
+
+Exact Z is out of reach where the predictor remembers all tokens. What can be said of a list without it: whether the
+search found the reference, too; how much of the list's Z the reference holds, which is what the loss is made of; how
+much the list has of a larger one's Z; and how good its best sequence is.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from transducer_gn.config import CompetitorConfig, RecognitionConfig
+from transducer_gn.data.batches import Batch
+from transducer_gn.lattice.interpolation import Interpolation
+from transducer_gn.lattice.prefix_tree import build_prefix_tree
+from transducer_gn.lattice.tree_lattice import list_scores, tree_lattice
+from transducer_gn.recognition.error_rates import edit_distance
+from transducer_gn.recognition.system import System
+from transducer_gn.search.competitors import UNCUT, Competitors, find_competitors, pad_sequences
+
+# Of an utterance: its reference first, then what any of the searches found.
+Sequences = list[list[int]]
+
+
+@dataclass
+class ListQuality:
+    """The lists of one beam, of which the N best sequences are taken.
+
+    Attributes:
+        beam: hypotheses that the search keeps
+        count: N, beside the reference
+        found: for each utterance, whether the search found the reference, too
+        shares: the reference's share of the list's Z
+        covered: the list's share of the Z of all that any search found
+        errors: word errors of the list's best sequence, the reference left out unless it was found
+    """
+
+    beam: int
+    count: int
+    found: list[bool] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
+    covered: list[float] = field(default_factory=list)
+    errors: list[int] = field(default_factory=list)
+
+
+def measure_lists(
+    system: System, batches: Iterable[Batch], beams: Sequence[int], counts: Sequence[int]
+) -> tuple[list[ListQuality], int]:
+    """Lists of every beam and every N that it has room for, and the words of all references.
+
+    Args:
+        system: what searches, at its alpha
+        batches: on the system's device
+        beams: hypotheses that searches keep
+        counts: numbers of competitors
+    """
+    qualities = [ListQuality(beam, count) for beam in beams for count in counts if count < beam]
+    words = 0
+    for batch in batches:
+        encoder_out, frame_lengths = system.model.encode(
+            batch.features, batch.feature_lengths, system.chunk(RecognitionConfig())
+        )
+        found = {beam: search(system, batch, encoder_out, frame_lengths, beam) for beam in beams}
+        union, places = together(batch, found)
+        scores = raw_scores(system, union, encoder_out, frame_lengths)
+        for row, reference in enumerate(text.split() for text in batch.texts):
+            words += len(reference)
+            errors = [edit_distance(reference, system.tokenizer.decode(tokens).split()) for tokens in union[row]]
+            for quality in qualities:
+                own = places[quality.beam][row][: quality.count]
+                is_found = bool(found[quality.beam].found[row])
+                add(quality, scores[row], errors, own, is_found)
+    return qualities, words
+
+
+def add(quality: ListQuality, scores: Tensor, errors: Sequence[int], own: Sequence[int], is_found: bool) -> None:
+    """Take in one utterance.
+
+    Args:
+        quality: of the list
+        scores: [S] raw, of the reference and all that was found
+        errors: of the same sequences
+        own: which of them are the list's competitors
+        is_found: whether the search found the reference
+    """
+    listed = scores[[0, *own]].logsumexp(0)
+    quality.found.append(is_found)
+    quality.shares.append(math.exp(scores[0] - listed))
+    quality.covered.append(math.exp(listed - scores.logsumexp(0)))
+    quality.errors.append(min(errors[place] for place in ([0] if is_found else []) + list(own) or [0]))
+
+
+def search(system: System, batch: Batch, encoder_out: Tensor, frame_lengths: Tensor, beam: int) -> Competitors:
+    """All competitors of a beam, as training would find them."""
+    limit = system.config.competitors.max_tokens_per_frame
+    settings = CompetitorConfig(count=beam - 1, beam=beam, max_tokens_per_frame=limit, max_length=UNCUT)
+    interpolation = Interpolation(system.alpha)
+    return find_competitors(
+        system.model, encoder_out, frame_lengths, batch.tokens, batch.token_lengths, settings, interpolation
+    )
+
+
+def together(batch: Batch, found: Mapping[int, Competitors]) -> tuple[list[Sequences], dict[int, list[list[int]]]]:
+    """All sequences of each utterance, its reference first; and where those of each beam are among them, best first."""
+    union: list[Sequences] = [
+        [tokens[:length]] for tokens, length in zip(batch.tokens.tolist(), batch.token_lengths.tolist(), strict=True)
+    ]
+    places: dict[int, list[list[int]]] = {}
+    for beam, competitors in found.items():
+        places[beam] = []
+        for own, tokens, lengths in zip(union, competitors.tokens.tolist(), competitors.lengths.tolist(), strict=True):
+            listed = [row[:length] for row, length in zip(tokens, lengths, strict=True) if length >= 0]
+            own += [sequence for sequence in listed if sequence not in own]
+            places[beam].append([own.index(sequence) for sequence in listed])
+    return union, places
+
+
+@torch.no_grad()
+def raw_scores(system: System, union: list[Sequences], encoder_out: Tensor, frame_lengths: Tensor) -> Tensor:
+    """[B, S] raw scores of all sequences, -inf where an utterance has fewer."""
+    tokens, lengths = pad_sequences(union, max(len(own) for own in union), encoder_out.device)
+    tree = build_prefix_tree(tokens, lengths)
+    outputs = system.model.predictor.unroll_tree(tree.parents, tree.tokens, tree.depths)
+    inputs = system.model.joiner.lattice_inputs(encoder_out, frame_lengths, outputs)
+    raw = list_scores(tree_lattice(inputs, tree), Interpolation(0.0)).raw
+    assert raw is not None, "raw weights give raw scores"
+    return raw
+
+
+def quality_row(quality: ListQuality, words: int) -> list[str]:
+    """The cells of one kind of list in a table."""
+    count = len(quality.found)
+    means = (sum(values) / count for values in (quality.found, quality.shares, quality.covered))
+    cells = (f"{mean:.3f}" for mean in means)
+    return [str(quality.beam), str(quality.count), *cells, f"{100 * sum(quality.errors) / max(words, 1):.2f}"]
