@@ -178,6 +178,15 @@ def test_chunks_of_several_sizes_are_measured_of_every_run(commands):
         assert flags.chunks == [4, 8] and flags.sets == ["test-mini"]
 
 
+def test_averages_are_not_asked_of_every_epoch(commands):
+    flags = ["--corpus", "mini", "--only", "local,lookahead", "--avg", "1", "--every-epoch", "true", "--chunks", "8"]
+    for script, *words in commands(*flags):
+        name = script.rsplit("/", 1)[1].removesuffix(".py")
+        if name not in ("train", "report"):
+            parsed = importlib.import_module(f"transducer_gn.commands.{name}").parser().parse_args(words)
+            assert name == "over_epochs" or parsed.avg == 1
+
+
 def test_other_seeds_and_every_epoch(commands):
     flags = ["--corpus", "mini-near", "--experiments", "near", "--seeds", "1,2", "--every-epoch", "true"]
     shown = commands(*flags, "--exp-root", "here", "--latency-utterances", "3", "--stop-stage", "5")
@@ -257,6 +266,8 @@ def test_cores_are_shared_among_jobs(monkeypatch, jobs, first, later):
         (["--epochs", "many"], "--epochs must be a whole number or null, not 'many'"),
         (["--jobs", "0"], "--jobs: must be at least 1, not 0"),
         (["--seeds", "1,x"], "--seeds: must be whole numbers with commas between them, not '1,x'"),
+        (["--chunks", "4,0"], "--chunks: must be above 0"),
+        (["--corpus", "mini", "--chunks", "12"], "--chunks: 12 does not divide the left context of 64 frames"),
         (["--counts", "2,x"], "--counts: must be whole numbers with commas between them, not '2,x'"),
         (["--branch-epoch", "50"], "--branch-epoch must be at most"),
         (["--early-epoch", "50"], "alpha-0.3-early branches off after epoch 50 of local, which has 40"),

@@ -13,11 +13,11 @@ from transducer_gn.evaluation import latency_results
 from transducer_gn.evaluation.latency import UtteranceTimes
 from transducer_gn.evaluation.latency_results import (
     Latency,
+    all_but,
     compare_latency,
     find_latency,
     mean_emission,
     measure_part,
-    not_measured,
     read_latency,
 )
 from transducer_gn.recognition.system import load_system
@@ -52,7 +52,7 @@ def test_differences_are_means_over_tokens_that_both_have():
     assert mean_emission(first).value == pytest.approx(200)
 
 
-def test_what_was_not_measured_is_left_out():
+def test_what_was_all_but_is_left_out():
     found = compare_latency(latency(utterance("a", [0.1])), latency(utterance("a", [0.1])))
     assert found.shown is None and found.settled is None
     assert list(found.emission) == ["all"]
@@ -67,8 +67,8 @@ def test_other_utterances_or_tokens_are_refused():
 
 def test_a_part_of_a_set_is_spread_evenly(toy):
     data = PreparedData(toy.folder)
-    assert not_measured(data, "test", None) == not_measured(data, "test", 8) == frozenset()
-    assert not_measured(data, "test", 2) == {f"test-{n}" for n in (1, 2, 3, 5, 6, 7)}
+    assert all_but(data, "test", None) == all_but(data, "test", 8) == frozenset()
+    assert all_but(data, "test", 2) == {f"test-{n}" for n in (1, 2, 3, 5, 6, 7)}
 
 
 def test_a_set_is_measured_once_and_again_for_other_inputs(runs, toy, tmp_path, monkeypatch):

@@ -1,9 +1,10 @@
 """Invariant: shares of a list are those of its sequences' scores, written out, over the reference's and over all that
-any search found; a list's errors are those of its best sequence; larger beams cover more.
+any search found; errors are those of the best hypothesis of the whole beam; larger beams cover more.
 """
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import oracles
 import pytest
@@ -17,6 +18,8 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.common.json_files import read_json
 from transducer_gn.config import CompetitorConfig, Config
 from transducer_gn.data.batches import Batch
+from transducer_gn.data.prepared import PreparedData
+from transducer_gn.evaluation.decoding import all_but
 from transducer_gn.evaluation.list_quality import ListQuality, measure_lists, quality_row, search, together
 from transducer_gn.model.chunk import evaluation_chunk
 from transducer_gn.model.transducer import build_model
@@ -98,7 +101,8 @@ def test_shares_are_those_of_scores_written_out(system, batch, lists):
             assert quality.shares[row] == pytest.approx(math.exp(score(row, reference)) / z, rel=1e-9)
             assert quality.covered[row] == pytest.approx(z / total, rel=1e-9)
             assert quality.found[row] == bool(found[quality.beam].found[row])
-            kept = [*own, *([reference] if quality.found[row] else [])]
+            beam = listed(found[quality.beam], row)
+            kept = [*beam, *([reference] if quality.found[row] else [])]
             assert quality.errors[row] == min(oracles.edit_distance(reference, tokens) for tokens in kept)
     # Both happen, so that both are tried.
     assert {q.found[row] for q in qualities for row in (0, 1)} == {True, False}
@@ -126,8 +130,19 @@ def test_a_row_has_means_and_an_error_rate():
     assert quality_row(quality, 12) == ["6", "5", "0.500", "0.375", "0.750", "25.00"]
 
 
+def test_a_model_that_is_not_finite_is_named_with_its_batch(system, batch):
+    system.model.joiner.output.bias.value.fill_(math.nan)
+    with pytest.raises(UserError, match="cannot measure the batch of a: "):
+        measure_lists(system, [batch], BEAMS, COUNTS)
+
+
+def test_utterances_are_spread_over_a_set(toy):
+    data = PreparedData(Path(toy.folder))
+    assert all_but(data, "test", 5) == {"test-2", "test-5", "test-7"}
+
+
 def test_the_script_measures_any_predictor(runs, tmp_path):
-    arguments = ["--checkpoints", f"[{runs}/local/epoch-3.pt]", "--beams", "[2,5]", "--counts", "[1,3]"]
+    arguments = ["--checkpoints", f"[{runs}/local/epoch-3.pt]", "--beams", "[1,2,5]", "--counts", "[1,3]"]
     result = run_script(
         "nbest_quality.py", *arguments, "--alpha", "0.3", "--utterances", "4", "--set", "test", "--json", tmp_path / "q"
     )
@@ -141,6 +156,7 @@ def test_the_script_measures_any_predictor(runs, tmp_path):
     ("flags", "problem"),
     [
         (["--beams", "[3]", "--counts", "[3,4]"], "--beams: have no room"),
+        (["--beams", "[1]", "--counts", "[1]"], "--beams: have no room"),
         (["--counts", "[0]"], "--counts: must be numbers from 1 on"),
         (["--set", "nowhere"], "--set: .* has no set 'nowhere'"),
         (["--alpha", "2"], "--alpha: must be from 0"),

@@ -3,15 +3,20 @@ chunks, and apart from what a report of the best epoch is made of.
 """
 
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from small_systems import write_checkpoint
 
 from transducer_gn.commands import over_chunks, over_epochs
 from transducer_gn.common.errors import UserError
+from transducer_gn.common.json_files import write_json
 from transducer_gn.config import RecognitionConfig, SystemConfig
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation.decoding import PartDecoder
+from transducer_gn.evaluation.latency_results import FOLDER, Latency
+from transducer_gn.evaluation.results import Results, write_results
 from transducer_gn.evaluation.sweeps import CHUNKS, EPOCHS, trained_epochs
 from transducer_gn.recognition.system import load_system
 from transducer_gn.reporting.runs import read_run
@@ -80,13 +85,34 @@ def test_without_sizes_it_is_that_of_the_system(runs, tmp_path):
     [
         (["--chunks", "[4,0]"], "--chunks: must be above 0"),
         (["--chunk", "4"], "--chunk: stands for one size"),
-        (["--streaming", "lookahead"], "hears whole utterances"),
+        (["--streaming", "lookahead"], "--streaming: lookahead has no chunks"),
+        (["--method", "greedy"], "--method: live texts"),
     ],
 )
 def test_sizes_that_cannot_be(runs, flags, problem):
     with pytest.raises(UserError, match=problem):
         over_chunks.main(["--exp-dir", str(runs / "local"), *flags])
     assert not (runs / "local" / "chunks").exists()
+
+
+def test_a_system_that_hears_whole_utterances_has_no_sizes(tmp_path, caplog):
+    (tmp_path / "lookahead").mkdir()
+    write_checkpoint(tmp_path / "lookahead" / "epoch-1.pt", causal=False)
+    with caplog.at_level("INFO"):
+        over_chunks.main(["--exp-dir", str(tmp_path / "lookahead"), "--epoch", "1", "--chunks", "[4]"])
+    assert not CHUNKS.place(tmp_path / "lookahead", 4).parent.exists()
+
+
+def test_times_of_another_system_are_no_part_of_a_point(tmp_path):
+    place = CHUNKS.place(tmp_path, 4)
+    for folder in ("beam_search", FOLDER):
+        (place / folder).mkdir(parents=True)
+    write_results(place / "beam_search", Results("test", "s", {"parameters": "new"}, []))
+    path = place / FOLDER / "latency-test-s.json"
+    for parameters, is_part in (("old", False), ("new", True)):
+        write_json(path, asdict(Latency("test", "s", {"parameters": parameters, "format": 2}, [])))
+        (point,) = CHUNKS.find(tmp_path, "test")
+        assert (point.latency is not None) == is_part
 
 
 def test_a_run_without_epochs_is_named(tmp_path):

@@ -17,30 +17,35 @@ from transducer_gn.evaluation.sweeps import CHUNKS
 from transducer_gn.recognition.display_policy import Shown
 from transducer_gn.recognition.error_rates import Recognised
 from transducer_gn.reporting.runs import Run
-from transducer_gn.reporting.trade_off import chunk_text, find_curves, trade_off_figures, trade_off_table
+from transducer_gn.reporting.trade_off import TradeOff, chunk_text, find_trade_off, trade_off_figures, trade_off_table
 from transducer_gn.synthetic.report_extras import MiniCorpusExtras
 
 CUSTOM = {"kind": "ambiguous", "pair": ["MAIL", "NAIL"], "blend": [0.2, 0.5]}
 WORDS, ENDS = ["THE", "MAIL", "ORDER"], [0.1, 0.5, 0.9]
 
 
-def measure(run: Path, frames: int, wrong: int, emitted: float, delay: float, live: bool = True) -> None:
-    """Four utterances as over_chunks.py measures them; `wrong` of them have an error in their ambiguous word."""
+def measure(
+    run: Path,
+    frames: int,
+    wrong: int,
+    emitted: float,
+    delay: float,
+    live: bool = True,
+    ends: bool = True,
+    count: int = 4,
+) -> None:
+    """Utterances as over_chunks.py measures them; `wrong` of them have an error in their ambiguous word."""
     place = CHUNKS.place(run, frames)
     for folder in ("beam_search", FOLDER):
         (place / folder).mkdir(parents=True)
     recognised, times = [], []
-    for n in range(4):
+    for n in range(count):
         words = ["THE", "NAIL" if n < wrong else "MAIL", "ORDER"]
         recognised.append(Recognised(f"u{n}", WORDS, words, "ambiguous", f"u{n}", CUSTOM))
         history = [Shown(0.1 + delay, words[:1]), Shown(0.5 + delay, words[:2]), Shown(0.9 + delay, words)]
         pieces = [f"\u2581{word}" for word in WORDS]
-        emissions = [0.1, emitted, 0.8]
-        times.append(
-            UtteranceTimes(
-                f"u{n}", "ambiguous", pieces, emissions, [], [], CUSTOM, WORDS, ENDS, 1.0, history if live else []
-            )
-        )
+        known = (WORDS, ENDS if ends else [], 1.0, history if live else [])
+        times.append(UtteranceTimes(f"u{n}", "ambiguous", pieces, [0.1, emitted, 0.8], [], [], CUSTOM, *known))
     write_results(place / "beam_search", Results("test", "s", {}, recognised))
     write_json(place / FOLDER / "latency-test-s.json", asdict(Latency("test", "s", {}, times)))
 
@@ -61,26 +66,32 @@ def roots(tmp_path: Path) -> list[list[Run]]:
 
 
 def test_every_point_has_its_own_errors_and_times(roots):
-    curves = find_curves(roots, "test", None)
-    assert [point.chunk for point in curves["local"]] == ["160 ms", "320 ms", "640 ms"]
-    assert [point.chunk for point in curves["global"]] == ["320 ms"]
-    shorter, _, beside = curves["local"]
-    assert shorter.values("all", "") == pytest.approx((1000 * (0.1 + 0.2 + 0.8) / 3, 100 * 3 / 12))
+    found = find_trade_off(roots, "test", None)
+    points = {name: [point for point in found.points if point.run == name] for name in ("local", "global")}
+    assert [point.chunk for point in points["local"]] == ["160 ms", "320 ms", "640 ms"]
+    assert [point.chunk for point in points["global"]] == ["320 ms"]
+    shorter, _, beside = points["local"]
+    assert shorter.place("all", "") == pytest.approx((1000 * (0.1 + 0.2 + 0.8) / 3, 100 * 3 / 12))
     # Of the ambiguous words alone, which are one in three.
-    assert shorter.values("ambiguous words", "") == pytest.approx((200, 75))
-    assert beside.values("all", "settled_p50_ms") == pytest.approx((600, 100 / 12))
-    assert find_curves(roots, "another", None) == {}
+    assert shorter.place("ambiguous words", "") == pytest.approx((200, 75))
+    assert beside.place("all", "settled_p50_ms") == pytest.approx((600, 100 / 12))
+    assert found.values()[0]["errors"]["all"]["value"] == 25
+    assert find_trade_off(roots, "another", None) == TradeOff()
 
 
 def test_table_and_figures_show_the_points(roots):
-    curves = find_curves(roots, "test", None)
-    table = trade_off_table(curves, "test", None)
-    row = table.rows[0]
-    assert row[:2] == ["local", "160 ms"] and row[2].startswith("25.00 (") and row[3].startswith("75.00 (")
-    assert row[table.columns.index("emission, ms")] == "366.7"
-    assert row[table.columns.index("emission, ambiguous words")] == "200.0"
-    assert row[-3:] == ["200", "200", "0.000"]
-    emission, delay = trade_off_figures(curves)
+    found = find_trade_off(roots, "test", None)
+    table = trade_off_table(found, "test")
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert row["run"] == "local" and row["chunk"] == "160 ms" and row["folder"].endswith("/a")
+    assert row["all words, %"].startswith("25.00 (") and row["ambiguous words, %"].startswith("75.00 (")
+    assert row["emission, ms"].startswith("366.7 (") and row["emission, ambiguous words"].startswith("200.0 (")
+    assert [row[name].split()[0] for name in ("last changed, p50, ms", "p90", "revisions/word")] == [
+        "200",
+        "200",
+        "0.000",
+    ]
+    emission, delay = trade_off_figures(found)
     everything, ambiguous = emission.panels()
     assert ambiguous["lines"][0]["points"] == [[200, 75], [300, 50], [500, 25]]
     assert [line["label"] for line in everything["lines"]] == ["local", "global"]
@@ -88,16 +99,44 @@ def test_table_and_figures_show_the_points(roots):
     assert panel["lines"][1]["points"] == [[pytest.approx(400), pytest.approx(100 / 12)]]
 
 
+def alone(folder: Path) -> list[list[Run]]:
+    return [[Run(folder.name, folder, Config(), extras=MiniCorpusExtras())]]
+
+
 def test_without_live_texts_there_is_no_curve_of_delays(tmp_path):
     measure(tmp_path / "local", 8, 2, 0.3, 0.3, live=False)
-    curves = find_curves([[Run("local", tmp_path / "local", Config(), extras=MiniCorpusExtras())]], "test", None)
-    assert [figure.name for figure in trade_off_figures(curves)] == ["errors-by-emission"]
-    assert trade_off_table(curves, "test", None).rows[0][-3:] == ["–", "–", "–"]
+    found = find_trade_off(alone(tmp_path / "local"), "test", None)
+    assert [figure.name for figure in trade_off_figures(found)] == ["errors-by-emission"]
+    assert trade_off_table(found, "test").rows[0][-3:] == ["–", "–", "–"]
+
+
+def test_where_the_corpus_says_no_ends_the_baseline_aligns(tmp_path):
+    # The last tokens of its words are emitted at 0.1, 0.3 and 0.8 s, and words come half a second after 0.1, 0.5, 0.9.
+    measure(tmp_path / "local", 8, 0, 0.3, 0.3, ends=False)
+    measure(tmp_path / "global", 8, 0, 0.9, 0.5, ends=False)
+    (baseline,), runs = alone(tmp_path / "local")[0], alone(tmp_path / "global")
+    (point,) = find_trade_off(runs, "test", baseline).points
+    assert point.live["settled_p50_ms"].value == pytest.approx(600)
+    assert "a word ends where local expects" in trade_off_table(find_trade_off(runs, "test", baseline), "test").text()
+
+
+def test_utterances_that_the_baseline_lacks_have_no_delays(tmp_path):
+    measure(tmp_path / "local", 8, 0, 0.3, 0.3, ends=False, count=2)
+    measure(tmp_path / "global", 8, 0, 0.9, 0.5, ends=False)
+    (baseline,), runs = alone(tmp_path / "local")[0], alone(tmp_path / "global")
+    found = find_trade_off(runs, "test", baseline)
+    assert found.points[0].live == {} and "was measured on other utterances" in found.notes[0]
+
+
+def test_chunks_of_different_parameters_are_said(roots):
+    place = next(CHUNKS.place(roots[0][0].folder, 4).glob("beam_search/results-*.json"))
+    write_json(place, read_json(place, dict) | {"identity": {"parameters": "others"}})
+    assert any("different parameters" in note for note in find_trade_off(roots, "test", None).notes)
 
 
 def test_nothing_was_measured(tmp_path):
-    curves = find_curves([[Run("local", tmp_path)]], "test", None)
-    assert trade_off_table(curves, "test", None) is None and trade_off_figures(curves) == []
+    found = find_trade_off([[Run("local", tmp_path)]], "test", None)
+    assert trade_off_table(found, "test") is None and trade_off_figures(found) == []
 
 
 def test_what_is_heard_after_a_chunk_stands_beside_it(tmp_path):
@@ -110,9 +149,9 @@ def test_what_is_heard_after_a_chunk_stands_beside_it(tmp_path):
 def test_what_cannot_be_read_is_said(roots):
     broken = next(CHUNKS.place(roots[0][0].folder, 4).glob("beam_search/results-*.json"))
     broken.write_text("{")
-    curves = find_curves(roots, "test", None)
-    assert list(curves) == ["global", "local"] and len(curves["local"]) == 1
-    assert any("does not hold results" in problem for problem in roots[0][0].problems)
+    found = find_trade_off(roots, "test", None)
+    assert sorted(point.run for point in found.points) == ["global", "local"]
+    assert "does not hold results" in trade_off_table(found, "test").text()
 
 
 def test_a_report_has_curves_of_folders_beside(root, tmp_path_factory):
@@ -123,6 +162,8 @@ def test_a_report_has_curves_of_folders_beside(root, tmp_path_factory):
         (beside / name / "log-0.txt").write_text("")
     output = run_script("report.py", "--exp-root", root, "--beside", f"[{beside}]").stdout
     assert "Errors against delay on test" in output
+    values = read_json(root / "report" / "report.json", dict)["trade_off"]
+    assert [(point["run"], point["chunk"]) for point in values][-1] == ("local", "8 frames")
     drawn = read_json(root / "report" / "figures" / "errors-by-delay.json", dict)
     lines = {line["label"]: line["points"] for line in drawn["panels"][0]["lines"]}
     assert [round(y, 2) for _, y in lines["local"]] == [16.67, 8.33]

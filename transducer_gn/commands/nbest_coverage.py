@@ -17,9 +17,9 @@ from jsonargparse import Namespace
 from transducer_gn.common.command_line import CommandParser, command_parser
 from transducer_gn.common.errors import UserError, require
 from transducer_gn.common.json_files import write_json
-from transducer_gn.data.prepared import PreparedData
+from transducer_gn.config import EvaluationDataConfig
 from transducer_gn.evaluation.coverage import Coverage, coverage_row, measure_coverage
-from transducer_gn.evaluation.decoding import set_up_process, spread_batches
+from transducer_gn.evaluation.decoding import prepared_data, set_up_process, spread_batches
 from transducer_gn.recognition.system import System, load_checkpoint_system
 from transducer_gn.reporting.figures import coverage_figure
 from transducer_gn.reporting.table import Table
@@ -78,7 +78,7 @@ def finite_state_system(path: Path, alpha: float | None) -> System:
 
 def measure(system: System, flags: Namespace) -> list[Coverage]:
     """Coverage over some utterances of the dev set."""
-    data = PreparedData(Path(system.config.data.folder))
+    data = prepared_data(EvaluationDataConfig(), system)
     logging.info("%s: %d utterances", system.name, flags.utterances)
     batches = spread_batches(system, data, None, flags.utterances, flags.max_duration)
     return measure_coverage(system, batches, flags.counts, flags.max_tokens_per_frame)

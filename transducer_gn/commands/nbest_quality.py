@@ -3,7 +3,7 @@
   transducer-gn nbest-quality --checkpoints [exp/local/epoch-3.pt,exp/alpha-0.3/epoch-6.pt] --alpha 0.3
 
 For every beam and every N: how often the search finds the reference, the reference's share of the list's Z, the list's
-share of the Z of all that any of these searches found (exact Z has more), and the errors of the list's best sequence.
+share of the Z of all that any of these searches found (exact Z has more), and the fewest errors of any hypothesis.
 """
 
 import logging
@@ -13,17 +13,17 @@ from pathlib import Path
 from transducer_gn.common.command_line import CommandParser, command_parser
 from transducer_gn.common.errors import require
 from transducer_gn.common.json_files import write_json
-from transducer_gn.data.prepared import PreparedData
-from transducer_gn.evaluation.decoding import set_up_process, spread_batches
+from transducer_gn.config import EvaluationDataConfig
+from transducer_gn.evaluation.decoding import prepared_data, set_up_process, spread_batches
 from transducer_gn.evaluation.list_quality import measure_lists, quality_row
 from transducer_gn.recognition.system import load_checkpoint_system
 from transducer_gn.reporting.table import Table
 
-COLUMNS = ["checkpoint", "alpha", "beam", "N", "found", "share of reference", "share of all", "best WER, %"]
+COLUMNS = ["checkpoint", "alpha", "beam", "N", "found", "share of reference", "share of all", "oracle WER, %"]
 NOTES = [
     "Found: share of utterances whose search holds the reference. Share of reference: its mean share of the list's Z.",
-    "Share of all: the list's mean share of the Z of everything that was found here. Best WER: of each list's best "
-    "sequence.",
+    "Share of all: the list's mean share of the Z of everything that was found here. Oracle WER: by the hypothesis "
+    "with the fewest errors in the whole beam.",
 ]
 
 
@@ -48,19 +48,19 @@ def main(arguments: list[str] | None = None) -> None:
     alpha = flags.alpha
     require(alpha is None or 0 <= alpha <= 1, "--alpha", f"must be from 0 (global) to 1 (local), not {alpha}")
     require(flags.utterances >= 1, "--utterances", f"must be at least 1, not {flags.utterances}")
-    for name in ("beams", "counts"):
-        require(flags[name] and min(flags[name]) >= 1, f"--{name}", f"must be numbers from 1 on, not {flags[name]}")
-    require(max(flags.beams) > min(flags.counts), "--beams", "have no room for competitors; one must be above --counts")
+    require(flags.counts and min(flags.counts) >= 1, "--counts", f"must be numbers from 1 on, not {flags.counts}")
+    beams = [beam for beam in sorted(flags.beams) if beam > min(flags.counts)]
+    require(len(beams) > 0, "--beams", "have no room for competitors; one must be above the least of --counts")
     set_up_process()
     systems = [(path, load_checkpoint_system(path)) for path in flags.checkpoints]
     rows, values = [], []
     for path, system in systems:
         own = system if alpha is None else replace(system, alpha=alpha)
-        data = PreparedData(flags.data_dir or Path(own.config.data.folder))
+        data = prepared_data(EvaluationDataConfig(data_dir=flags.data_dir), own)
         batches = spread_batches(own, data, flags.set, flags.utterances, flags.max_duration)
         logging.info("%s", path)
-        qualities, words = measure_lists(own, batches, sorted(flags.beams), sorted(flags.counts))
-        name = f"{path.parent.name} {own.name}"
+        qualities, words = measure_lists(own, batches, beams, sorted(flags.counts))
+        name = f"{(path.parent if path.is_file() else path).name} {own.name}"
         rows += [[name, f"{own.alpha:g}", *quality_row(quality, words)] for quality in qualities]
         lists = [asdict(quality) for quality in qualities]
         values.append({"checkpoint": name, "alpha": own.alpha, "words": words, "lists": lists})

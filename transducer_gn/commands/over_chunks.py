@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from transducer_gn.common.command_line import CommandParser, command_parser, settings_from
-from transducer_gn.common.errors import UserError, require
+from transducer_gn.common.errors import require
 from transducer_gn.config import EvaluationDataConfig, LatencyConfig, RecognitionConfig, SystemConfig
 from transducer_gn.evaluation.decoding import set_up_process
 from transducer_gn.evaluation.sweeps import CHUNKS, measure_point
@@ -45,10 +45,12 @@ def main(arguments: list[str] | None = None) -> None:
     settings, choice = settings_from(RecognitionConfig, flags), settings_from(EvaluationDataConfig, flags)
     measured = settings_from(LatencyConfig, flags)
     require(settings.chunk is None, "--chunk", "stands for one size; here --chunks has them")
+    require(settings.streaming != "lookahead", "--streaming", "lookahead has no chunks")
     system = load_system(flags.exp_dir, settings_from(SystemConfig, flags))
     own = system.chunk(settings).size
     if own is None:
-        raise UserError(f"--exp-dir {flags.exp_dir} has a system that hears whole utterances, without chunks")
+        logging.info("%s hears whole utterances: there are no chunks of several sizes", flags.exp_dir)
+        return
     sizes = settings_from(ChunksConfig, flags).chunks or [own]
     for size in sizes:
         # All are tried before the first takes its time.

@@ -134,6 +134,7 @@ class Recipe:
         schedule, runs = self.experiments.schedule, {run.name: run for run in self.experiments.runs}
         if self.number(schedule.branch_epoch) > self.number(schedule.baseline_epochs):
             raise UserError(f"--branch-epoch must be at most --baseline-epochs, {schedule.baseline_epochs}")
+        self.settings.check_chunks(read_config(config_parser(None), ["--config", str(self.conf)])[0].model)
         for name in self.only():
             if name not in runs:
                 raise UserError(f"--only: there is no run {name!r}, only {', '.join(runs)}")
@@ -306,7 +307,7 @@ class Recipe:
             "--beam",
             str(self.settings.beam),
         ]
-        if self.settings.avg:
+        if self.settings.avg and program != "over_epochs":
             last = next(run.epochs for run in self.experiments.runs if run.name == name)
             own += ["--epoch", str(last), "--avg", str(self.settings.avg)]
         return Job(name, script(program, *own, *flags), threads=threads_for(self.settings.jobs, self.settings.jobs))

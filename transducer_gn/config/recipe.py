@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from transducer_gn.common.errors import require
+from transducer_gn.config.model import ModelConfig
 
 NUMBERS = ("stage", "stop_stage", "avg", "epochs", "baseline_epochs", "branch_epoch", "early_epoch")
 AT_LEAST_ONE = ("world_size", "jobs", "beam", "latency_utterances")
@@ -49,7 +50,7 @@ class RecipeConfig:
         display: also measure when a live recogniser shows words
         every_epoch: also decode and measure every epoch of every run, for curves over training
         chunks: also decode and measure every run with chunks of so many frames, N[,N...], for curves of errors against
-            delay
+            delay; with --seeds the report has those of the first seed
         seeds: further seeds, N[,N...]: the same runs again in EXP-ROOT-seedN, and means over all in the report
         baseline: run that the report compares with; null for the last of the experiments' baselines that is trained
         challenger: run that the report puts first; null for the best on the dev set
@@ -105,6 +106,7 @@ class RecipeConfig:
                 flag(name),
                 f"must be whole numbers with commas between them, not {value!r}",
             )
+        require(0 not in self.chunk_sizes(), "--chunks", "must be above 0")
         require(self.corpus != "", "--corpus", "must not be empty")
         require(
             self.front_end_file is None or self.front_end is not None,
@@ -115,6 +117,18 @@ class RecipeConfig:
     def competitor_counts(self) -> tuple[int, ...] | None:
         """The numbers of --counts; None if it was not given."""
         return tuple(int(count) for count in self.counts.split(",")) if self.counts else None
+
+    def chunk_sizes(self) -> list[int]:
+        """The numbers of --chunks."""
+        return [int(size) for size in self.chunks.split(",")] if self.chunks else []
+
+    def check_chunks(self, model: ModelConfig) -> None:
+        """UserError unless such a model can recognise with chunks of these sizes."""
+        left = model.streaming.left_context
+        for size in self.chunk_sizes():
+            model.front_end.check_chunk(size, "--chunks")
+            fits = left is None or left % size == 0
+            require(fits, "--chunks", f"{size} does not divide the left context of {left} frames")
 
     def further_seeds(self) -> list[int]:
         """The numbers of --seeds."""

@@ -131,10 +131,18 @@ def spread_batches(
     system: System, data: PreparedData, part: str | None, utterances: int, max_duration: float
 ) -> Iterator[Batch]:
     """Batches of so many utterances, spread over a dev or test set (the first one if None), on the system's device."""
-    parts = chosen_parts(EvaluationDataConfig(sets=None if part is None else [part]), data, "--set")
-    ids = [cut.id for cut in data.cuts(parts[0])]
-    chosen = frozenset(ids[:: max(1, len(ids) // utterances)][:utterances])
-    yield from evaluation_batches(system, data, parts[0], max_duration, frozenset(ids) - chosen)
+    chosen = chosen_parts(EvaluationDataConfig(sets=None if part is None else [part]), data, "--set")[0]
+    count_cuts(data.cuts(chosen), chosen)
+    yield from evaluation_batches(system, data, chosen, max_duration, all_but(data, chosen, utterances))
+
+
+def all_but(data: PreparedData, part: str, count: int | None) -> frozenset[str]:
+    """Ids of the utterances to leave out, so that `count` remain that are spread evenly."""
+    ids = [cut.id for cut in data.cuts(part)]
+    if count is None or count >= len(ids):
+        return frozenset()
+    chosen = {ids[number * len(ids) // count] for number in range(count)}
+    return frozenset(ids) - chosen
 
 
 def count_cuts(cuts: CutSet, part: str) -> int:

@@ -17,7 +17,7 @@ from transducer_gn.config import LatencyConfig, RecognitionConfig
 from transducer_gn.data.labels import group_order
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation.bootstrap import Difference, Interval, ratio_difference, ratio_interval
-from transducer_gn.evaluation.decoding import count_cuts, evaluation_batches
+from transducer_gn.evaluation.decoding import all_but, count_cuts, evaluation_batches
 from transducer_gn.evaluation.latency import UtteranceTimes, measure_times
 from transducer_gn.evaluation.results import read_entry
 from transducer_gn.evaluation.stability_results import compare_stability, summarise, was_live
@@ -86,7 +86,7 @@ def measure_part(
         logging.info("%s: %s is complete", part, path)
         return latency
     display = settings if measured.display and chunk.size is not None else None
-    total, left_out = count_cuts(data.cuts(part), part), not_measured(data, part, measured.utterances)
+    total, left_out = count_cuts(data.cuts(part), part), all_but(data, part, measured.utterances)
     ends = data.word_ends(part) if display is not None else {}
     found: list[UtteranceTimes] = []
     for batch in evaluation_batches(system, data, part, max_duration, left_out):
@@ -105,15 +105,6 @@ def summary_values(latency: Latency) -> dict[str, Any]:
         measures = summarise(latency.utterances, latency.utterances)
         values["stability"] = {name: asdict(value) for name, value in measures.items()}
     return values
-
-
-def not_measured(data: PreparedData, part: str, count: int | None) -> frozenset[str]:
-    """Ids of the utterances to leave out, so that `count` remain that are spread evenly."""
-    ids = [cut.id for cut in data.cuts(part)]
-    if count is None or count >= len(ids):
-        return frozenset()
-    chosen = {ids[number * len(ids) // count] for number in range(count)}
-    return frozenset(ids) - chosen
 
 
 def read_latency(path: Path) -> Latency:

@@ -2,7 +2,7 @@
 
 Exact Z is out of reach where the predictor remembers all tokens. What can be said of a list without it: whether the
 search found the reference, too; how much of the list's Z the reference holds, which is what the loss is made of; how
-much the list has of a larger one's Z; and how good its best sequence is.
+much the list has of a larger one's Z; and how few errors any hypothesis of the search has.
 """
 
 import math
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from transducer_gn.common.errors import NotFiniteError, UserError
 from transducer_gn.config import CompetitorConfig, RecognitionConfig
 from transducer_gn.data.batches import Batch
 from transducer_gn.lattice.interpolation import Interpolation
@@ -35,7 +36,7 @@ class ListQuality:
         found: for each utterance, whether the search found the reference, too
         shares: the reference's share of the list's Z
         covered: the list's share of the Z of all that any search found
-        errors: word errors of the list's best sequence, the reference left out unless it was found
+        errors: fewest word errors of any hypothesis in the whole beam; all words where there is none
     """
 
     beam: int
@@ -51,50 +52,48 @@ def measure_lists(
 ) -> tuple[list[ListQuality], int]:
     """Lists of every beam and every N that it has room for, and the words of all references.
 
+    UserError names a batch for which the model gives weights that are not finite.
+
     Args:
         system: what searches, at its alpha
         batches: on the system's device
-        beams: hypotheses that searches keep
+        beams: hypotheses that searches keep; those that no N fits are left out
         counts: numbers of competitors
     """
     qualities = [ListQuality(beam, count) for beam in beams for count in counts if count < beam]
     words = 0
     for batch in batches:
-        encoder_out, frame_lengths = system.model.encode(
-            batch.features, batch.feature_lengths, system.chunk(RecognitionConfig())
-        )
-        found = {beam: search(system, batch, encoder_out, frame_lengths, beam) for beam in beams}
-        union, places = together(batch, found)
-        scores = raw_scores(system, union, encoder_out, frame_lengths)
-        for row, reference in enumerate(text.split() for text in batch.texts):
-            words += len(reference)
-            errors = [edit_distance(reference, system.tokenizer.decode(tokens).split()) for tokens in union[row]]
-            for quality in qualities:
-                own = places[quality.beam][row][: quality.count]
-                is_found = bool(found[quality.beam].found[row])
-                add(quality, scores[row], errors, own, is_found)
+        try:
+            measure_batch(system, batch, qualities)
+        except NotFiniteError as error:
+            raise UserError(f"cannot measure the batch of {batch.ids[0]}: {error}") from error
+        words += sum(len(text.split()) for text in batch.texts)
     return qualities, words
 
 
-def add(quality: ListQuality, scores: Tensor, errors: Sequence[int], own: Sequence[int], is_found: bool) -> None:
-    """Take in one utterance.
-
-    Args:
-        quality: of the list
-        scores: [S] raw, of the reference and all that was found
-        errors: of the same sequences
-        own: which of them are the list's competitors
-        is_found: whether the search found the reference
-    """
-    listed = scores[[0, *own]].logsumexp(0)
-    quality.found.append(is_found)
-    quality.shares.append(math.exp(scores[0] - listed))
-    quality.covered.append(math.exp(listed - scores.logsumexp(0)))
-    quality.errors.append(min(errors[place] for place in ([0] if is_found else []) + list(own) or [0]))
+@torch.no_grad()
+def measure_batch(system: System, batch: Batch, qualities: Sequence[ListQuality]) -> None:
+    """Take in a batch."""
+    chunk = system.chunk(RecognitionConfig())
+    encoder_out, frame_lengths = system.model.encode(batch.features, batch.feature_lengths, chunk)
+    beams = dict.fromkeys(quality.beam for quality in qualities)
+    found = {beam: search(system, batch, encoder_out, frame_lengths, beam) for beam in beams}
+    union, places = together(batch, found)
+    scores = raw_scores(system, union, encoder_out, frame_lengths)
+    for row, reference in enumerate(text.split() for text in batch.texts):
+        errors = [edit_distance(reference, system.tokenizer.decode(tokens).split()) for tokens in union[row]]
+        for quality in qualities:
+            own, is_found = places[quality.beam][row], bool(found[quality.beam].found[row])
+            listed = scores[row, [0, *own[: quality.count]]].logsumexp(0)
+            quality.found.append(is_found)
+            quality.shares.append(math.exp(scores[row, 0] - listed))
+            quality.covered.append(math.exp(listed - scores[row].logsumexp(0)))
+            beam = [0, *own] if is_found else own
+            quality.errors.append(min((errors[place] for place in beam), default=len(reference)))
 
 
 def search(system: System, batch: Batch, encoder_out: Tensor, frame_lengths: Tensor, beam: int) -> Competitors:
-    """All competitors of a beam, as training would find them."""
+    """All competitors of a beam, as training would find them, in encoder frames [B, T, D] with lengths [B]."""
     limit = system.config.competitors.max_tokens_per_frame
     settings = CompetitorConfig(count=beam - 1, beam=beam, max_tokens_per_frame=limit, max_length=UNCUT)
     interpolation = Interpolation(system.alpha)
@@ -118,9 +117,14 @@ def together(batch: Batch, found: Mapping[int, Competitors]) -> tuple[list[Seque
     return union, places
 
 
-@torch.no_grad()
 def raw_scores(system: System, union: list[Sequences], encoder_out: Tensor, frame_lengths: Tensor) -> Tensor:
-    """[B, S] raw scores of all sequences, -inf where an utterance has fewer."""
+    """[B, S] raw scores of all sequences, -inf where an utterance has fewer.
+
+    Args:
+        union: sequences of each utterance, none of them twice
+        encoder_out: [B, T, D]
+        frame_lengths: [B]
+    """
     tokens, lengths = pad_sequences(union, max(len(own) for own in union), encoder_out.device)
     tree = build_prefix_tree(tokens, lengths)
     outputs = system.model.predictor.unroll_tree(tree.parents, tree.tokens, tree.depths)

@@ -5,8 +5,9 @@ corpus where it has alignments. Elsewhere the references are aligned by a system
 one: a word ends when its last token is expected over all alignments.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -96,15 +97,23 @@ def expected_ends(utterance: UtteranceTimes, words: int) -> list[Time]:
     return ends if len(ends) == words else [None] * words
 
 
-def summarise(utterances: Utterances, aligner: Utterances, display: DisplayConfig = SHOW_ALL) -> dict[str, Interval]:
-    """All measures of a set by name; see `live_texts`. Those of the final text depend on the machine."""
+def summarise(
+    utterances: Utterances,
+    aligner: Utterances,
+    display: DisplayConfig = SHOW_ALL,
+    names: Collection[str] | None = None,
+) -> dict[str, Interval]:
+    """Measures of a set by name, all of them or those of the given names; see `live_texts`.
+
+    Those of the final text depend on the machine.
+    """
     texts = live_texts(utterances, aligner, display)
-    result = {name: ratio_interval(*_counts(texts, name)) for name in RATIOS}
-    for kind in DELAYS:
-        values = [[delay for delay in getattr(text, kind) if delay is not None] for text in texts]
-        result |= {f"{kind}_{name}_ms": quantile_interval(values, share) for name, share in SHARES.items()}
+    made: dict[str, Callable[[], Interval]] = {name: partial(_ratio, texts, name) for name in RATIOS}
     finals = [[text.final] for text in texts]
-    return result | {f"final_{name}_ms": quantile_interval(finals, share) for name, share in SHARES.items()}
+    for kind in (*DELAYS, "final"):
+        values = finals if kind == "final" else [[x for x in getattr(text, kind) if x is not None] for text in texts]
+        made |= {f"{kind}_{name}_ms": partial(quantile_interval, values, share) for name, share in SHARES.items()}
+    return {name: make() for name, make in made.items() if names is None or name in names}
 
 
 def compare_stability(first: Utterances, second: Utterances) -> dict[str, Difference]:
@@ -124,6 +133,11 @@ def compare_stability(first: Utterances, second: Utterances) -> dict[str, Differ
         ours, theirs = ([[pair[side] for pair in row] for row in pairs] for side in (0, 1))
         result |= {f"{kind}_{name}_ms": quantile_difference(ours, theirs, share) for name, share in SHARES.items()}
     return result
+
+
+def _ratio(texts: Sequence[LiveText], name: str) -> Interval:
+    """A ratio over all texts."""
+    return ratio_interval(*_counts(texts, name))
 
 
 def _counts(texts: Sequence[LiveText], name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from transducer_gn.common.errors import require
 from transducer_gn.config import EvaluationDataConfig, LatencyConfig, RecognitionConfig
 from transducer_gn.evaluation.decoding import PartDecoder, chosen_parts, prepared_data, search_folder
 from transducer_gn.evaluation.latency_results import FOLDER, Latency, find_latency, measure_part, read_latency
@@ -22,7 +23,7 @@ class Point:
     Attributes:
         number: of the epoch, from 1, or of the frames in a chunk
         results: of decoding
-        latency: when words come out; None if that was not measured
+        latency: when words come out; None if that was not measured of the same system and search
     """
 
     number: int
@@ -51,8 +52,12 @@ class Sweep:
             folder = self.place(exp_dir, number)
             decoded, measured = find_results(folder), find_latency(folder)
             if part in decoded:
+                results = read_results(decoded[part])
                 latency = read_latency(measured[part]) if part in measured else None
-                found.append(Point(number, read_results(decoded[part]), latency))
+                # After a stop the newest of both may be of different parameters, or of another search.
+                if latency is not None and not results.identity.items() <= latency.identity.items():
+                    latency = None
+                found.append(Point(number, results, latency))
         return found
 
 
@@ -67,6 +72,11 @@ def measure_point(
     measured: LatencyConfig,
 ) -> None:
     """Decode and measure all chosen sets into the folder of a point, but for what is there."""
+    require(
+        settings.method == "beam" or not measured.display,
+        "--method",
+        "live texts are always searched with a beam; add --display false",
+    )
     data = prepared_data(choice, system)
     for part in chosen_parts(choice, data):
         PartDecoder(search_folder(folder, settings), system, settings, data, part, choice.max_duration).run()
@@ -79,5 +89,5 @@ def trained_epochs(exp_dir: Path) -> list[int]:
 
 
 def _numbers(item: str, paths: Iterable[Path]) -> list[int]:
-    """N of all names that begin with ITEM-N."""
+    """N of all that are called ITEM-N or ITEM-N.pt."""
     return [int(found[1]) for path in paths if (found := re.fullmatch(rf"{item}-(\d+)(\.pt)?", path.name))]

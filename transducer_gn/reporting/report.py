@@ -10,7 +10,7 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import write_text
 from transducer_gn.common.json_files import write_json
 from transducer_gn.data.prepared import PreparedData
-from transducer_gn.evaluation.latency_results import Latency, summary_values
+from transducer_gn.evaluation.latency_results import summary_values
 from transducer_gn.evaluation.results import measure_summary
 from transducer_gn.reporting import figures, tables
 from transducer_gn.reporting.comparisons import comparison_values
@@ -21,7 +21,7 @@ from transducer_gn.reporting.page import html_page
 from transducer_gn.reporting.runs import Run, choose_lookahead, headline_set
 from transducer_gn.reporting.stability_tables import runs_stability_table
 from transducer_gn.reporting.table import Table
-from transducer_gn.reporting.trade_off import find_curves, trade_off_figures, trade_off_table
+from transducer_gn.reporting.trade_off import TradeOff, find_trade_off, trade_off_figures, trade_off_table
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,10 @@ def make_report(
     if part is not None:
         found = tables.groups_table(runs, part), runs_stability_table(runs, baseline, part)
         shown += [table for table in found if table is not None]
-    curves = find_curves([runs, *others.beside], part, aligning_latency(baseline, part)) if part is not None else {}
-    traded = trade_off_table(curves, part, baseline) if part is not None else None
-    shown += [traded] if traded is not None else []
+    trade_off = find_trade_off([runs, *others.beside], part, baseline) if part is not None else TradeOff()
+    if (traded := trade_off_table(trade_off, part or "")) is not None:
+        shown.append(traded)
+        values["trade_off"] = trade_off.values()
     added = evaluated(runs, part)
     shown += runs[0].extras.tables(added) if added else []
     shown += [tables.time_table(runs, baseline), tables.runs_table(runs)]
@@ -137,13 +138,8 @@ def make_report(
     if pair is not None and key is not None:
         drawn += pair.figures(data_dir)
     drawn += runs[0].extras.training_figures(added) if added else []
-    drawn += trade_off_figures(curves)
+    drawn += trade_off_figures(trade_off)
     return Report(title, key, shown, drawn, values)
-
-
-def aligning_latency(baseline: Run | None, part: str) -> Latency | None:
-    """What aligns references where the corpus does not: the times of the local system, if they were measured."""
-    return baseline.latencies.get(part) if baseline is not None else None
 
 
 def evaluated(runs: Sequence[Run], part: str | None) -> list[Evaluated]:
