@@ -86,6 +86,15 @@ def test_an_old_name_says_the_new_one(old, new, tmp_path):
             read_config(config_parser("A test."), flags)
 
 
+def test_a_section_that_is_given_one_value_is_a_sentence(tmp_path):
+    said = "--model.front_end has settings by name, --model.front_end.NAME VALUE, or in a file; 'moonshine-tiny' is neither"
+    (tmp_path / "short.yaml").write_text("model:\n  front_end: moonshine-tiny\n")
+    for flags in (["--model.front_end", "moonshine-tiny"], ["--config", str(tmp_path / "short.yaml")]):
+        with pytest.raises(UserError) as caught:
+            read_config(config_parser("A test."), flags)
+        assert str(caught.value).startswith(said) and "\n" not in str(caught.value)
+
+
 def test_a_file_of_settings_stands_on_another(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "root.yaml").write_text("model:\n  vocab_size: 5\noptimiser:\n  eps: 1e-6\n  beta1: 0.5\n")

@@ -10,7 +10,7 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.common.framing import FILTER_BANKS
 from transducer_gn.config.fields import changed_settings
 from transducer_gn.config.front_end import FrontEndConfig
-from transducer_gn.config.model import ModelConfig, StreamingConfig
+from transducer_gn.config.model import EncoderConfig, ModelConfig, StreamingConfig
 from transducer_gn.model.moonshine import MOONSHINE_TINY
 from transducer_gn.model.moonshine_context import FRAME_WINDOW, OUTPUT_STEP
 
@@ -39,6 +39,17 @@ def test_chunks_of_the_encoder_must_fit() -> None:
         ModelConfig(front_end=front_end, streaming=StreamingConfig(chunk=12, left_context=24))
     with pytest.raises(UserError, match="model.streaming.chunk: must be null, since the front end sees whole"):
         ModelConfig(front_end=FrontEndConfig("moonshine-tiny", chunk=None))
+
+
+def test_an_encoder_that_looks_ahead_has_a_front_end_that_hears_everything() -> None:
+    whole = StreamingConfig(dynamic_chunks=False, chunk=None)
+    ModelConfig(
+        front_end=FrontEndConfig("moonshine-tiny", chunk=None), encoder=EncoderConfig(causal=False), streaming=whole
+    )
+    ModelConfig(encoder=EncoderConfig(causal=False), streaming=whole)
+    ModelConfig(front_end=FrontEndConfig("moonshine-tiny"), streaming=whole)
+    with pytest.raises(UserError, match="model.front_end.chunk: must be null where model.encoder.causal is false"):
+        ModelConfig(front_end=FrontEndConfig("moonshine-tiny"), encoder=EncoderConfig(causal=False), streaming=whole)
 
 
 def test_only_a_pretrained_front_end_that_is_not_frozen_is_trained() -> None:

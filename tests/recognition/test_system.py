@@ -33,16 +33,27 @@ def test_best_epoch_is_the_default(runs):
 
 
 @pytest.mark.parametrize(
-    ("alpha", "exact", "limit"),
-    [(0.3, True, 2), (0.3, False, 4), (1.0, False, 3)],
-    ids=["exact: as Z was summed", "global: as competitors were searched", "local: as far as is useful"],
+    ("alpha", "exact", "mwer", "limit"),
+    [(0.3, True, 0.0, 2), (0.3, False, 0.0, 4), (1.0, False, 0.9, 4), (1.0, False, 0.0, 3)],
+    ids=[
+        "exact: as Z was summed",
+        "global: as competitors were searched",
+        "expected errors: as competitors were searched",
+        "local: as far as is useful",
+    ],
 )
-def test_systems_are_searched_as_far_as_z_reached(runs, alpha, exact, limit):
+def test_systems_are_searched_as_far_as_competitors_were(runs, alpha, exact, mwer, limit):
     system = load_system(runs / "local")
     normalisation = replace(system.config.normalisation, alpha=alpha, exact=exact, exact_tokens_per_frame=2)
     competitors = replace(system.config.competitors, max_tokens_per_frame=4)
     finite = replace(system.config.model, predictor=replace(system.config.model.predictor, kind="finite-state"))
-    config = replace(system.config, normalisation=normalisation, competitors=competitors, model=finite)
+    config = replace(
+        system.config,
+        normalisation=normalisation,
+        competitors=competitors,
+        mwer=replace(system.config.mwer, weight=mwer),
+        model=finite,
+    )
     system = replace(system, config=config)
     assert system.tokens_per_frame(RecognitionConfig()) == limit
     nothing = PreparedData(runs / "nothing")

@@ -70,16 +70,18 @@ def test_some_list_is_without_its_reference():
     assert pairs[0] != pairs[1]
 
 
-@pytest.mark.parametrize("scores", ["raw", "interpolated"])
+@pytest.mark.parametrize(
+    ("scores", "alpha", "mwer"), [("raw", 0.3, 0.6), ("interpolated", 0.3, 0.6), ("local", 1.0, 1.0), ("raw", 1.0, 0.6)]
+)
 @pytest.mark.parametrize("reference", ["always", "found"])
 @pytest.mark.parametrize("seed", range(2))
-def test_gradcheck(seed, reference, scores):
+def test_gradcheck(seed, reference, scores, alpha, mwer):
     case = Case(seed, utterances=2, sequences=4, longest=2, frames=3)
     errors = count(case, scores=scores, reference=reference)
 
     def loss(frames, prefixes, weight, bias):
         inputs = lattice_inputs(frames, case.frame_lengths, prefixes, weight, bias)
-        return nbest_objective(inputs, case.tree, schedule_point(0.3, 0.1, mwer=0.6), EXACT, None, errors).loss
+        return nbest_objective(inputs, case.tree, schedule_point(alpha, 0.1, mwer=mwer), EXACT, None, errors).loss
 
     assert torch.autograd.gradcheck(loss, case.leaves)
 

@@ -131,6 +131,9 @@ def sentence(message: str) -> str:
     key = re.search(r'(?:Parser key|Key) "([^"]+)"', message)
     value = re.search(r"(?:Got value|Given value): (.*)", message)
     kinds = re.search(r"Subtypes: \[(.*)\]|Expected an? (.*?)\. Got value", message)
+    if section := re.search(r'Parser key "([^"]+)": Unable to load config "(.*)"', message, re.DOTALL):
+        name = flag_name(section[1])
+        return f"{name} has settings by name, {name}.NAME VALUE, or in a file; {section[2]!r} is neither"
     if key and "is required" in message:
         return f"{flag_name(key[1])} must be given"
     if key and value and kinds:

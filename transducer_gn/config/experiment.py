@@ -81,14 +81,16 @@ class Config:
         )
 
     def searched_tokens_per_frame(self) -> int:
-        """Tokens per frame that recognition may emit: no more than sequences in Z had, or 3 where there is no Z.
+        """Tokens per frame that recognition may emit: no more than competitors had in training, or 3 without any.
 
-        Nothing has taught a globally normalised system to give low weights to sequences that Z never held. A locally
-        normalised one has learnt this from every step's softmax.
+        Nothing has taught a globally normalised system to give low weights to sequences that Z never held, nor one that
+        was trained for expected errors anything about those that no list held. A locally normalised one has learnt this
+        from every step's softmax.
         """
         if self.normalisation.exact:
             return self.normalisation.exact_tokens_per_frame
-        return self.competitors.max_tokens_per_frame if self.normalisation.alpha < 1 else DEFAULT_TOKENS_PER_FRAME
+        has_competitors = self.normalisation.alpha < 1 or self.mwer.is_used
+        return self.competitors.max_tokens_per_frame if has_competitors else DEFAULT_TOKENS_PER_FRAME
 
 
 def config_parser(description: str | None) -> CommandParser:

@@ -187,3 +187,8 @@ class ModelConfig:
                 "chunks need model.encoder.causal = true, since a convolution that sees the future cannot stream",
             )
         self.front_end.check_chunk(self.streaming.chunk, "model.streaming.chunk")
+        require(
+            self.encoder.causal or self.front_end.chunk_frames in (None, 1),
+            "model.front_end.chunk",
+            "must be null where model.encoder.causal is false: a system that looks ahead hears whole utterances",
+        )
