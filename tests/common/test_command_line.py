@@ -87,7 +87,8 @@ def test_an_old_name_says_the_new_one(old, new, tmp_path):
 
 
 def test_a_section_that_is_given_one_value_is_a_sentence(tmp_path):
-    said = "--model.front_end has settings by name, --model.front_end.NAME VALUE, or in a file; 'moonshine-tiny' is neither"
+    name = "--model.front_end"
+    said = f"{name} has settings by name, {name}.NAME VALUE, or in a file; 'moonshine-tiny' is neither"
     (tmp_path / "short.yaml").write_text("model:\n  front_end: moonshine-tiny\n")
     for flags in (["--model.front_end", "moonshine-tiny"], ["--config", str(tmp_path / "short.yaml")]):
         with pytest.raises(UserError) as caught:
