@@ -16,12 +16,13 @@ from transducer_gn.reporting import figures, tables
 from transducer_gn.reporting.comparisons import comparison_values
 from transducer_gn.reporting.extras import Comparison, Evaluated
 from transducer_gn.reporting.figure import ReportFigure
+from transducer_gn.reporting.operating_points import TradeOff, find_trade_off
 from transducer_gn.reporting.over_seeds import compare_over_seeds, seeds_table
 from transducer_gn.reporting.page import html_page
 from transducer_gn.reporting.runs import Run, choose_lookahead, headline_set
 from transducer_gn.reporting.stability_tables import runs_stability_table
 from transducer_gn.reporting.table import Table
-from transducer_gn.reporting.trade_off import TradeOff, find_trade_off, trade_off_figures, trade_off_table
+from transducer_gn.reporting.trade_off import trade_off_figures, trade_off_table
 
 
 @dataclass(frozen=True)
