@@ -52,7 +52,7 @@ def test_differences_are_means_over_tokens_that_both_have():
     assert mean_emission(first).value == pytest.approx(200)
 
 
-def test_what_was_all_but_is_left_out():
+def test_what_was_not_measured_is_left_out():
     found = compare_latency(latency(utterance("a", [0.1])), latency(utterance("a", [0.1])))
     assert found.shown is None and found.settled is None
     assert list(found.emission) == ["all"]
