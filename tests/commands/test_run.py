@@ -178,6 +178,29 @@ def test_chunks_of_several_sizes_are_measured_of_every_run(commands):
         assert flags.chunks == [4, 8] and flags.sets == ["test-mini"]
 
 
+def test_sizes_of_chunks_are_refused_only_where_they_cannot_be(commands, tmp_path):
+    flags = ["--corpus", "mini", "--chunks", "12", "--only"]
+    with pytest.raises(UserError, match="12 does not divide the left context of 64 frames that alpha-0 has"):
+        commands(*flags, "lookahead,alpha-0")
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        f"base: {REPOSITORY}/conf/experiments/mini.yaml\n"
+        "runs:\n  short: {stage: local, settings: {model.streaming.left_context: 48}}\n"
+    )
+    for further in (
+        ["lookahead"],  # which has no chunks
+        ["short", "--experiments", str(file)],
+        ["alpha-0", "--train-flags", "--model.streaming.left_context 48"],
+    ):
+        assert any(command[0].endswith("over_chunks.py") for command in commands(*flags, *further))
+
+
+def test_chunks_are_measured_of_the_first_seed_alone(commands):
+    shown = commands("--corpus", "mini", "--only", "local", "--chunks", "4", "--seeds", "1,2", "--exp-root", "here")
+    over = [command for command in shown if command[0].endswith("over_chunks.py")]
+    assert [value(command, "--exp-dir") for command in over] == ["here/local"]
+
+
 def test_averages_are_not_asked_of_every_epoch(commands):
     flags = ["--corpus", "mini", "--only", "local,lookahead", "--avg", "1", "--every-epoch", "true", "--chunks", "8"]
     for script, *words in commands(*flags):

@@ -12,7 +12,7 @@ from small_systems import write_checkpoint
 from transducer_gn.commands import over_chunks, over_epochs
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.json_files import write_json
-from transducer_gn.config import RecognitionConfig, SystemConfig
+from transducer_gn.config import RecognitionConfig, StreamingConfig, SystemConfig
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation.decoding import PartDecoder
 from transducer_gn.evaluation.latency_results import FOLDER, Latency
@@ -101,6 +101,18 @@ def test_a_system_that_hears_whole_utterances_has_no_sizes(tmp_path, caplog):
     with caplog.at_level("INFO"):
         over_chunks.main(["--exp-dir", str(tmp_path / "lookahead"), "--epoch", "1", "--chunks", "[4]"])
     assert not CHUNKS.place(tmp_path / "lookahead", 4).parent.exists()
+
+
+def test_chunks_of_a_causal_system_that_is_configured_for_none(tmp_path, monkeypatch):
+    write_checkpoint(tmp_path / "epoch-1.pt", streaming=StreamingConfig(chunk=None, left_context=None))
+    measured = []
+    monkeypatch.setattr(
+        over_chunks, "measure_point", lambda folder, system, settings, *_: measured.append(settings.chunk)
+    )
+    over_chunks.main(["--exp-dir", str(tmp_path), "--epoch", "1"])
+    assert measured == []
+    over_chunks.main(["--exp-dir", str(tmp_path), "--epoch", "1", "--chunks", "[4,6]"])
+    assert measured == [4, 6]
 
 
 def test_times_of_another_system_are_no_part_of_a_point(tmp_path):

@@ -187,3 +187,8 @@ class ModelConfig:
                 "chunks need model.encoder.causal = true, since a convolution that sees the future cannot stream",
             )
         self.front_end.check_chunk(self.streaming.chunk, "model.streaming.chunk")
+
+    @property
+    def has_chunks(self) -> bool:
+        """Whether it can recognise with chunks: also one that is configured to hear whole utterances may."""
+        return self.encoder.causal and self.front_end.chunk_frames is not None
