@@ -14,7 +14,7 @@ from small_corpora import write_chapter
 
 from transducer_gn.commands import run
 from transducer_gn.common.errors import UserError
-from transducer_gn.config import Config, read_config
+from transducer_gn.config import Config, FrontEndConfig, ModelConfig, StreamingConfig, read_config
 
 PAPERS_BATCHES = REPOSITORY / "conf" / "librispeech-global-40s.yaml"
 RUNS = {
@@ -193,6 +193,9 @@ def test_sizes_of_chunks_are_refused_only_where_they_cannot_be(commands, tmp_pat
         ["alpha-0", "--train-flags", "--model.streaming.left_context 48"],
     ):
         assert any(command[0].endswith("over_chunks.py") for command in commands(*flags, *further))
+    whole = ModelConfig(front_end=FrontEndConfig("moonshine-tiny", chunk=None), streaming=StreamingConfig(chunk=None))
+    assert not whole.has_chunks
+    run.RecipeConfig(chunks="12").check_chunks(whole, "whole")
 
 
 def test_chunks_are_measured_of_the_first_seed_alone(commands):
