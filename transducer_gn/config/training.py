@@ -176,7 +176,8 @@ class OptimiserConfig:
         lr_updates: updates after which the learning rate starts to fall
         lr_epochs: epochs after which the learning rate starts to fall
         cooldown_epochs: epochs at the end of training over which the learning rate falls to 0 besides, and Eve's
-            shrinkage with it; 0 for none. Where the end is follows from training.epochs, which should not change once this has begun
+            shrinkage with it; 0 for none. Where the end is follows from training.epochs, which should not change once
+            this has begun
         beta1: decay of the running mean of gradients
         beta2: decay of the running mean of squared gradients
         eps: added to the root of the mean square

@@ -19,9 +19,9 @@ class Eve(Optimizer):
 
     Each step first multiplies by 1 - `weight_decay` every tensor of more than one element whose root mean square is
     above `target_rms`, then moves along m / (sqrt(v) + eps), with Adam's running means m and v corrected for
-    their start at zero. The decay does not depend on the learning rate; only as training comes to its end it is multiplied
-    by `decay_share`, lest in the last updates tensors do nothing but shrink. A model of hundreds of tensors costs no more
-    operations than one of a few: see `_update`.
+    their start at zero. The decay does not depend on the learning rate; only as training comes to its end it is
+    multiplied by `decay_share`, lest in the last updates tensors do nothing but shrink. A model of hundreds of tensors
+    costs no more operations than one of a few: see `_update`.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Eden:
         self._apply()
 
     def cool_down(self, share: float) -> None:
-        """Leave this share of the rate, and of Eve's decay; it follows from where training is, and so is in no state."""
+        """Leave this share of the rate and of Eve's decay; it follows from where training is, and is in no state."""
         self._share = share
         # That of AdamW is relative to the rate as it is.
         if isinstance(self.optimiser, Eve):
