@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,7 @@ def make_report(
         names = pair.baseline.name, pair.challenger.name
         compared = compare_over_seeds([runs, *others.seeds], *names, pair.part)
         shown.append(seeds_table(compared, names, pair.part))
-        values["seeds"] = {name: asdict(over) | {"changes": over.changes} for name, over in compared.items()}
+        values["seeds"] = {name: over.values() for name, over in compared.items()}
     shown += [tables.results_table(runs, baseline)] if part is not None else []
     if part is not None:
         found = tables.groups_table(runs, part), runs_stability_table(runs, baseline, part)
