@@ -28,7 +28,9 @@ def small_tokenizer() -> Tokenizer:
     return train_tokenizer([" ".join([word] * 9) for word in words] * 20, 30)
 
 
-def write_checkpoint(path: Path, causal: bool = True, shake: float = 0.4) -> None:
+def write_checkpoint(
+    path: Path, causal: bool = True, shake: float = 0.4, streaming: StreamingConfig | None = None
+) -> None:
     """Write the checkpoint of a tiny model; one that is not causal looks ahead and has no chunks.
 
     The more it is shaken, the more do small errors grow on their way through it.
@@ -38,9 +40,12 @@ def write_checkpoint(path: Path, causal: bool = True, shake: float = 0.4) -> Non
     model_config = ModelConfig(
         vocab_size=tokenizer.vocab_size,
         encoder=EncoderConfig(dim=16, attention_dim=16, heads=2, feedforward_dim=24, layers=2, kernel=7, causal=causal),
-        streaming=StreamingConfig(chunk=4, left_context=8)
-        if causal
-        else StreamingConfig(dynamic_chunks=False, chunk=None, left_context=None),
+        streaming=streaming
+        or (
+            StreamingConfig(chunk=4, left_context=8)
+            if causal
+            else StreamingConfig(dynamic_chunks=False, chunk=None, left_context=None)
+        ),
         predictor=PredictorConfig(embedding_dim=8, dim=12, layers=1),
         joiner=JoinerConfig(dim=16),
     )

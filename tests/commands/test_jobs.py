@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,17 @@ def test_a_job_waits_for_its_parent_and_one_alone_has_nobody_beside_it(tmp_path)
     assert lines[:2] == ["begin alone", "end alone"]
     assert lines.index("end parent") < lines.index("begin child")
     assert lines.index("begin other") < lines.index("end parent")
+
+
+def test_jobs_of_one_name_run_one_after_the_other(tmp_path):
+    runner, log = JobRunner(3), tmp_path / "log"
+    with runner.listening():
+        runner.start(replace(recording(log, "first"), name="run"))
+        runner.start(replace(recording(log, "second"), name="run"))
+        runner.start(recording(log, "other"))
+        runner.finish()
+        assert sorted(log.read_text().splitlines()[2:]) == ["begin other", "begin second", "end other", "end second"]
+    assert log.read_text().splitlines()[:2] == ["begin first", "end first"]
 
 
 def test_output_bears_the_name_and_jobs_have_their_threads(capfd):

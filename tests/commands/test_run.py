@@ -14,7 +14,7 @@ from small_corpora import write_chapter
 
 from transducer_gn.commands import run
 from transducer_gn.common.errors import UserError
-from transducer_gn.config import Config, read_config
+from transducer_gn.config import Config, FrontEndConfig, ModelConfig, StreamingConfig, read_config
 
 PAPERS_BATCHES = REPOSITORY / "conf" / "librispeech-global-40s.yaml"
 RUNS = {
@@ -176,6 +176,32 @@ def test_chunks_of_several_sizes_are_measured_of_every_run(commands):
     for command in over:
         flags = importlib.import_module("transducer_gn.commands.over_chunks").parser().parse_args(command[1:])
         assert flags.chunks == [4, 8] and flags.sets == ["test-mini"]
+
+
+def test_sizes_of_chunks_are_refused_only_where_they_cannot_be(commands, tmp_path):
+    flags = ["--corpus", "mini", "--chunks", "12", "--only"]
+    with pytest.raises(UserError, match="12 does not divide the left context of 64 frames that alpha-0 has"):
+        commands(*flags, "lookahead,alpha-0")
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        f"base: {REPOSITORY}/conf/experiments/mini.yaml\n"
+        "runs:\n  short: {stage: local, settings: {model.streaming.left_context: 48}}\n"
+    )
+    for further in (
+        ["lookahead"],  # which has no chunks
+        ["short", "--experiments", str(file)],
+        ["alpha-0", "--train-flags", "--model.streaming.left_context 48"],
+    ):
+        assert any(command[0].endswith("over_chunks.py") for command in commands(*flags, *further))
+    whole = ModelConfig(front_end=FrontEndConfig("moonshine-tiny", chunk=None), streaming=StreamingConfig(chunk=None))
+    assert not whole.has_chunks
+    run.RecipeConfig(chunks="12").check_chunks(whole, "whole")
+
+
+def test_chunks_are_measured_of_the_first_seed_alone(commands):
+    shown = commands("--corpus", "mini", "--only", "local", "--chunks", "4", "--seeds", "1,2", "--exp-root", "here")
+    over = [command for command in shown if command[0].endswith("over_chunks.py")]
+    assert [value(command, "--exp-dir") for command in over] == ["here/local"]
 
 
 def test_averages_are_not_asked_of_every_epoch(commands):

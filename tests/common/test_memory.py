@@ -3,6 +3,7 @@ process in training frees it is given again.
 """
 
 import os
+import platform
 import resource
 import subprocess
 import sys
@@ -42,12 +43,14 @@ def test_storages_are_counted_once_and_whole():
     assert held_bytes("nothing") == 0
 
 
+# Not by what is tested, which would else be skipped where it says no by mistake.
+needs_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="no glibc")
 PIECE = 2**26
 CLEARED = """
 import resource, sys, torch
 from transducer_gn.common.memory import keep_freed_memory
-if sys.argv[1] == "keep" and not keep_freed_memory():
-    sys.exit("no glibc")
+if sys.argv[1] == "keep":
+    assert keep_freed_memory()
 cleared = []
 for _ in range(40):
     torch.ones(int(sys.argv[2]) // 4)
@@ -60,8 +63,6 @@ def in_a_process(program: str, *arguments: str) -> str:
     """What a program says, in a process that does nothing else."""
     command = [sys.executable, "-uc", program, *arguments]
     found = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True)
-    if "no glibc" in found.stderr:
-        pytest.skip("no glibc")
     assert found.returncode == 0, found.stderr
     return found.stdout
 
@@ -71,19 +72,17 @@ def pages_cleared(how: str) -> int:
     return int(in_a_process(CLEARED, how, str(PIECE)))
 
 
+@needs_glibc
 def test_freed_memory_is_used_again() -> None:
-    pages = PIECE / resource.getpagesize()
-    assert pages_cleared("keep") < pages
-    # What it is compared with: by default every tensor's pages are cleared.
-    assert pages_cleared("leave") >= 20 * pages
+    # By default every tensor's pages are cleared; how many these are depends on whether the system has huge ones.
+    assert pages_cleared("keep") < pages_cleared("leave") / 10
 
 
 INHERITED = """
 import os, sys, torch
 from transducer_gn.common.memory import keep_freed_memory
 from transducer_gn.data.loading import leave_stopping_to_training
-if not keep_freed_memory():
-    sys.exit("no glibc")
+assert keep_freed_memory()
 torch.ones(50_000_000)
 if os.fork() == 0:
     pages = [int(open("/proc/self/statm").read().split()[1])]
@@ -95,6 +94,7 @@ os.wait()
 """
 
 
+@needs_glibc
 def test_processes_that_load_batches_do_not_hold_what_training_keeps() -> None:
     found = in_a_process(INHERITED)
     assert int(found) * resource.getpagesize() > 0.9 * 4 * 50_000_000

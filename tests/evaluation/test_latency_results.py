@@ -10,6 +10,7 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.config import LatencyConfig, RecognitionConfig
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation import latency_results
+from transducer_gn.evaluation.decoding import spread_batches
 from transducer_gn.evaluation.latency import UtteranceTimes
 from transducer_gn.evaluation.latency_results import (
     Latency,
@@ -52,7 +53,7 @@ def test_differences_are_means_over_tokens_that_both_have():
     assert mean_emission(first).value == pytest.approx(200)
 
 
-def test_what_was_all_but_is_left_out():
+def test_what_was_not_measured_is_left_out():
     found = compare_latency(latency(utterance("a", [0.1])), latency(utterance("a", [0.1])))
     assert found.shown is None and found.settled is None
     assert list(found.emission) == ["all"]
@@ -69,6 +70,15 @@ def test_a_part_of_a_set_is_spread_evenly(toy):
     data = PreparedData(toy.folder)
     assert all_but(data, "test", None) == all_but(data, "test", 8) == frozenset()
     assert all_but(data, "test", 2) == {f"test-{n}" for n in (1, 2, 3, 5, 6, 7)}
+
+
+def test_utterances_that_there_are_are_counted(runs, toy, caplog):
+    system, data = load_system(runs / "local"), PreparedData(toy.folder)
+    for asked, there in ((3, 3), (100, 8)):
+        with caplog.at_level("INFO"):
+            assert sum(map(len, spread_batches(system, data, "test", asked, 4.0))) == there
+        assert f"{there} utterances of test" in caplog.text
+        caplog.clear()
 
 
 def test_a_set_is_measured_once_and_again_for_other_inputs(runs, toy, tmp_path, monkeypatch):

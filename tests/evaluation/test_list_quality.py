@@ -4,7 +4,6 @@ any search found; errors are those of the best hypothesis of the whole beam; lar
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import oracles
 import pytest
@@ -18,12 +17,11 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.common.json_files import read_json
 from transducer_gn.config import CompetitorConfig, Config
 from transducer_gn.data.batches import Batch
-from transducer_gn.data.prepared import PreparedData
-from transducer_gn.evaluation.decoding import all_but
-from transducer_gn.evaluation.list_quality import ListQuality, measure_lists, quality_row, search, together
+from transducer_gn.evaluation.list_quality import ListQuality, measure_lists, quality_row, together
 from transducer_gn.model.chunk import evaluation_chunk
 from transducer_gn.model.transducer import build_model
 from transducer_gn.recognition.system import System
+from transducer_gn.search.beam import beam_search
 
 FRAMES, FEATURE_FRAMES = 2, 11
 BEAMS, COUNTS = [3, 9], [1, 2, 6]
@@ -69,7 +67,10 @@ def lists(system, batch):
         batch.features, batch.feature_lengths, evaluation_chunk(system.config.model.streaming)
     )
     assert lengths.tolist() == [FRAMES, FRAMES]
-    found = {beam: search(system, batch, encoder_out, lengths, beam) for beam in BEAMS}
+    found = {
+        beam: beam_search(system.model, encoder_out, lengths, beam, beam, system.alpha, max_tokens_per_frame=2).tokens
+        for beam in BEAMS
+    }
     logits = [model_logits(system.model, frames) for frames in encoder_out]
     return found, lambda row, tokens: written_out(logits[row], tokens)
 
@@ -81,29 +82,23 @@ def written_out(logits, tokens):
     return oracles.sequence_score(token, blank, len(tokens), FRAMES)
 
 
-def listed(competitors, row):
-    rows = zip(competitors.tokens[row].tolist(), competitors.lengths[row].tolist(), strict=True)
-    return [tuple(tokens[:length]) for tokens, length in rows if length >= 0]
-
-
 def test_shares_are_those_of_scores_written_out(system, batch, lists):
     found, score = lists
     references = [(1, 2), (3, 3, 3)]
     qualities, words = measure_lists(system, [batch], BEAMS, COUNTS)
     assert words == 5 and [(q.beam, q.count) for q in qualities] == [(3, 1), (3, 2), (9, 1), (9, 2), (9, 6)]
     for row, reference in enumerate(references):
-        everything = {reference, *(tokens for own in found.values() for tokens in listed(own, row))}
+        everything = {reference, *(tuple(tokens) for own in found.values() for tokens in own[row])}
         total = math.fsum(math.exp(score(row, tokens)) for tokens in everything)
         for quality in qualities:
-            own = listed(found[quality.beam], row)[: quality.count]
-            assert len(own) == quality.count and reference not in own
+            beam = [tuple(tokens) for tokens in found[quality.beam][row]]
+            assert len(beam) == quality.beam
+            own = [tokens for tokens in beam if tokens != reference][: quality.count]
             z = math.fsum(math.exp(score(row, tokens)) for tokens in (reference, *own))
             assert quality.shares[row] == pytest.approx(math.exp(score(row, reference)) / z, rel=1e-9)
             assert quality.covered[row] == pytest.approx(z / total, rel=1e-9)
-            assert quality.found[row] == bool(found[quality.beam].found[row])
-            beam = listed(found[quality.beam], row)
-            kept = [*beam, *([reference] if quality.found[row] else [])]
-            assert quality.errors[row] == min(oracles.edit_distance(reference, tokens) for tokens in kept)
+            assert quality.found[row] == (reference in beam)
+            assert quality.errors[row] == min(oracles.edit_distance(reference, tokens) for tokens in beam)
     # Both happen, so that both are tried.
     assert {q.found[row] for q in qualities for row in (0, 1)} == {True, False}
     longest = qualities[-1].covered
@@ -121,8 +116,8 @@ def test_sequences_that_several_beams_found_stand_once(batch, lists):
     for row, own in enumerate(union):
         assert own[0] == batch.tokens[row, : batch.token_lengths[row]].tolist()
         assert len({tuple(tokens) for tokens in own}) == len(own)
-        for beam, competitors in lists[0].items():
-            assert [tuple(own[place]) for place in places[beam][row]] == listed(competitors, row)
+        for beam, hypotheses in lists[0].items():
+            assert [own[place] for place in places[beam][row]] == hypotheses[row]
 
 
 def test_a_row_has_means_and_an_error_rate():
@@ -134,11 +129,6 @@ def test_a_model_that_is_not_finite_is_named_with_its_batch(system, batch):
     system.model.joiner.output.bias.value.fill_(math.nan)
     with pytest.raises(UserError, match="cannot measure the batch of a: "):
         measure_lists(system, [batch], BEAMS, COUNTS)
-
-
-def test_utterances_are_spread_over_a_set(toy):
-    data = PreparedData(Path(toy.folder))
-    assert all_but(data, "test", 5) == {"test-2", "test-5", "test-7"}
 
 
 def test_the_script_measures_any_predictor(runs, tmp_path):

@@ -12,12 +12,13 @@ from small_systems import write_checkpoint
 from transducer_gn.commands import over_chunks, over_epochs
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.json_files import write_json
-from transducer_gn.config import RecognitionConfig, SystemConfig
+from transducer_gn.config import EvaluationDataConfig, LatencyConfig, RecognitionConfig, StreamingConfig, SystemConfig
 from transducer_gn.data.prepared import PreparedData
+from transducer_gn.evaluation import sweeps
 from transducer_gn.evaluation.decoding import PartDecoder
 from transducer_gn.evaluation.latency_results import FOLDER, Latency
 from transducer_gn.evaluation.results import Results, write_results
-from transducer_gn.evaluation.sweeps import CHUNKS, EPOCHS, trained_epochs
+from transducer_gn.evaluation.sweeps import CHUNKS, EPOCHS, measure_point, trained_epochs
 from transducer_gn.recognition.system import load_system
 from transducer_gn.reporting.runs import read_run
 
@@ -103,6 +104,18 @@ def test_a_system_that_hears_whole_utterances_has_no_sizes(tmp_path, caplog):
     assert not CHUNKS.place(tmp_path / "lookahead", 4).parent.exists()
 
 
+def test_chunks_of_a_causal_system_that_is_configured_for_none(tmp_path, monkeypatch):
+    write_checkpoint(tmp_path / "epoch-1.pt", streaming=StreamingConfig(chunk=None, left_context=None))
+    measured = []
+    monkeypatch.setattr(
+        over_chunks, "measure_point", lambda folder, system, settings, *_: measured.append(settings.chunk)
+    )
+    over_chunks.main(["--exp-dir", str(tmp_path), "--epoch", "1"])
+    assert measured == []
+    over_chunks.main(["--exp-dir", str(tmp_path), "--epoch", "1", "--chunks", "[4,6]"])
+    assert measured == [4, 6]
+
+
 def test_times_of_another_system_are_no_part_of_a_point(tmp_path):
     place = CHUNKS.place(tmp_path, 4)
     for folder in ("beam_search", FOLDER):
@@ -113,6 +126,21 @@ def test_times_of_another_system_are_no_part_of_a_point(tmp_path):
         write_json(path, asdict(Latency("test", "s", {"parameters": parameters, "format": 2}, [])))
         (point,) = CHUNKS.find(tmp_path, "test")
         assert (point.latency is not None) == is_part
+
+
+def test_greedy_search_is_refused_only_of_live_texts(tmp_path, monkeypatch):
+    monkeypatch.setattr(sweeps, "prepared_data", lambda *_: None)
+    monkeypatch.setattr(sweeps, "chosen_parts", lambda *_: [])
+    greedy, choice = RecognitionConfig(method="greedy"), EvaluationDataConfig()
+    for causal in (True, False):
+        (tmp_path / str(causal)).mkdir()
+        write_checkpoint(tmp_path / str(causal) / "epoch-1.pt", causal=causal)
+    chunked, whole = (load_system(tmp_path / str(causal), SystemConfig(epoch=1)) for causal in (True, False))
+    with pytest.raises(UserError, match="--method: live texts"):
+        measure_point(tmp_path, chunked, greedy, choice, LatencyConfig())
+    measure_point(tmp_path, chunked, greedy, choice, LatencyConfig(display=False))
+    # What hears whole utterances shows nothing before their end.
+    measure_point(tmp_path, whole, greedy, choice, LatencyConfig())
 
 
 def test_a_run_without_epochs_is_named(tmp_path):

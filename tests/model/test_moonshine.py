@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.model.moonshine import MoonshineEncoder, Statistics, cumulative_statistics
+from transducer_gn.model import moonshine_layer
+from transducer_gn.model.moonshine import MoonshineEncoder, Statistics, _divides_attention, cumulative_statistics
 from transducer_gn.model.moonshine_context import FULL_CONTEXT, Context, frames
 from transducer_gn.model.moonshine_file import read_moonshine_tiny
 
@@ -17,10 +18,13 @@ CONTEXTS = [Context(1280), Context(2560, 1500), Context(2560, 0, 1), Context(128
 ALL = (1, 2, 3)
 
 
-@pytest.fixture(autouse=True, params=[10, 128], ids=["stripes", "one stripe"])
+@pytest.fixture(autouse=True, params=[10, 128, None], ids=["stripes", "one stripe", "as on an accelerator"])
 def stripe(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of it with short utterances in one stripe, and in several of a few chunks each."""
-    monkeypatch.setattr("transducer_gn.model.moonshine.STRIPE", request.param)
+    """All of it with short utterances in one stripe, in several of a few chunks each, and without stripes."""
+    if request.param is None:
+        monkeypatch.setattr("transducer_gn.model.moonshine._divides_attention", lambda device: False)
+    else:
+        monkeypatch.setattr("transducer_gn.model.moonshine.STRIPE", request.param)
 
 
 def plain(encoder: MoonshineEncoder, samples: Tensor) -> Tensor:
@@ -181,6 +185,20 @@ def test_stripes_of_any_size_give_the_same_frames_and_gradients(
             # Halves have three digits, and frames go through three layers.
             limit = 0.03 * float(one.abs().max()) if half else 1e-4
             torch.testing.assert_close(other, one, rtol=0, atol=limit)
+
+
+def test_a_layer_attends_in_one_call_where_launches_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _divides_attention(torch.device("cpu")) and not _divides_attention(torch.device("cuda"))
+    encoder, calls, attend = small_moonshine(), [], moonshine_layer.attend
+    monkeypatch.setattr(moonshine_layer, "attend", lambda *arguments: calls.append(arguments) or attend(*arguments))
+    monkeypatch.setattr("transducer_gn.model.moonshine.STRIPE", 10)
+    counts = []
+    for divides in (True, False):
+        monkeypatch.setattr("transducer_gn.model.moonshine._divides_attention", lambda device, answer=divides: answer)
+        calls.clear()
+        encoder(*batch(audio(16000), padding=0.0), Context(1280), ALL)
+        counts.append(len(calls))
+    assert counts[0] > 2 * counts[1] and counts[1] == len(encoder.layers)
 
 
 def test_outputs_of_chosen_layers_stand_side_by_side() -> None:

@@ -2,6 +2,8 @@
 the gap to lookahead is the share of errors.
 """
 
+import math
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ from transducer_gn.common.errors import UserError
 from transducer_gn.evaluation.bootstrap import ratio_difference
 from transducer_gn.evaluation.results import Results
 from transducer_gn.recognition.error_rates import Recognised
-from transducer_gn.reporting.over_seeds import compare_over_seeds, seeds_table
+from transducer_gn.reporting.over_seeds import EMISSION, OverSeeds, compare_over_seeds, seeds_table
 from transducer_gn.reporting.runs import Run
 
 WORDS = 4
@@ -41,6 +43,20 @@ def test_means_over_seeds():
     assert over.mean == by_hand
     text = seeds_table({"all": over}, ("local", "global"), "test").text()
     assert "2 seeds on test" in text and "-18.75, -12.50" in text and "-15.62" in text
+
+
+def test_an_interval_over_seeds_is_students():
+    # Of -2, -1 and 0: mean -1, standard deviation 1; the quantile for two degrees of freedom is in any table.
+    over = OverSeeds(None, [10.0, 10.0, 10.0], [8.0, 9.0, 10.0])
+    reach = 4.302653 / 3**0.5
+    assert asdict(over.change) == pytest.approx({"value": -1, "low": -1 - reach, "high": -1 + reach}, rel=1e-6)
+    table = seeds_table({EMISSION: over}, ("local", "global"), "test")
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert row["95 % over seeds"] == "-3.5 to +1.5" and row["95 % interval"] == "–"
+    assert over.values()["change_over_seeds"] == asdict(over.change)
+    single = OverSeeds(None, [10.0], [8.0])
+    assert single.change.value == -2 and math.isnan(single.change.low)
+    assert seeds_table({EMISSION: single}, ("local", "global"), "test").rows[0][-2] == "–"
 
 
 def test_seeds_that_cannot_be_compared():

@@ -9,7 +9,7 @@ import pytest
 
 from transducer_gn.evaluation.bootstrap import Difference, Interval
 from transducer_gn.evaluation.latency_results import LatencyDifference
-from transducer_gn.evaluation.results import Results
+from transducer_gn.evaluation.results import Results, find_results
 from transducer_gn.recognition.error_rates import Recognised, all_errors, measure
 from transducer_gn.reporting import tables
 from transducer_gn.reporting.comparisons import gap_closed
@@ -85,10 +85,47 @@ def test_an_alpha_on_its_way_is_pointed_out(root):
     assert tables.alpha_notes(run) == []
 
 
+def decoded(name: str, system: str, **best: object) -> Run:
+    """A run whose best epoch is 4 of 6, decoded with the parameters that `system` names."""
+    made = run(name, [1, 2])
+    results = {"test": replace(made.results["test"], system=system)}
+    return replace(made, results=results, best={"epoch": 4, "wer": 20.0, "last_epoch": 6} | best)
+
+
+@pytest.mark.parametrize(
+    ("system", "text"),
+    [
+        ("epoch-4-streaming-chunk-size-8-left-context-64-beam-8", "its epoch of lowest error rate on the dev set"),
+        (
+            "epoch-6-avg-1-streaming-chunk-size-8-left-context-64-beam-8",
+            "its last epoch, parameters averaged over 1 epoch",
+        ),
+        ("epoch-4-avg-2-lookahead-greedy", "epoch 4, parameters averaged over 2 epochs"),
+        ("epoch-6-lookahead-greedy", "its last epoch"),
+        ("epoch-3", "epoch 3"),
+        ("checkpoint-70-lookahead-greedy", "what checkpoint-70-lookahead-greedy names"),
+    ],
+)
+def test_the_note_on_epochs_is_what_results_were_made_with(system, text):
+    runs = [decoded("a", system), decoded("b", system)]
+    assert tables.results_table(runs, None).notes[0] == f"Each system at {text}."
+
+
+def test_systems_of_different_epochs_are_named():
+    runs = [decoded("a", "epoch-4"), decoded("b", "epoch-6-avg-1"), decoded("c", "epoch-6", epoch=6, wer=None)]
+    assert tables.results_table(runs, None).notes[0] == (
+        "a at its epoch of lowest error rate on the dev set; b at its last epoch, parameters averaged over 1 epoch; "
+        "c at its last epoch, for want of a dev set."
+    )
+
+
 def test_without_a_dev_set_epochs_are_whole_and_the_last_one_is_named(root):
     for name in ("local", "global"):
         path = root / name / "best.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"wer": None}))
+        best = json.loads(path.read_text())
+        path.write_text(json.dumps(best | {"wer": None, "epoch": best["last_epoch"]}))
+        (results,) = find_results(root / name).values()
+        results.write_text(json.dumps(json.loads(results.read_text()) | {"system": f"epoch-{best['last_epoch']}"}))
         metrics = root / name / "metrics.jsonl"
         rows = [line for line in metrics.read_text().splitlines() if json.loads(line)["kind"] == "train"]
         metrics.write_text("\n".join(rows[:1]) + "\n")

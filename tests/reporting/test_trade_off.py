@@ -2,7 +2,7 @@
 runs of the same name in folders beside are the same curve.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,10 @@ from transducer_gn.evaluation.results import Results, write_results
 from transducer_gn.evaluation.sweeps import CHUNKS
 from transducer_gn.recognition.display_policy import Shown
 from transducer_gn.recognition.error_rates import Recognised
+from transducer_gn.reporting.operating_points import TradeOff, chunk_text, find_trade_off
+from transducer_gn.reporting.page import html_page
 from transducer_gn.reporting.runs import Run
-from transducer_gn.reporting.trade_off import TradeOff, chunk_text, find_trade_off, trade_off_figures, trade_off_table
+from transducer_gn.reporting.trade_off import trade_off_figures, trade_off_table
 from transducer_gn.synthetic.report_extras import MiniCorpusExtras
 
 CUSTOM = {"kind": "ambiguous", "pair": ["MAIL", "NAIL"], "blend": [0.2, 0.5]}
@@ -95,8 +97,26 @@ def test_table_and_figures_show_the_points(roots):
     everything, ambiguous = emission.panels()
     assert ambiguous["lines"][0]["points"] == [[200, 75], [300, 50], [500, 25]]
     assert [line["label"] for line in everything["lines"]] == ["local", "global"]
-    (panel,) = delay.panels()
+    panel, ambiguous = delay.panels()
     assert panel["lines"][1]["points"] == [[pytest.approx(400), pytest.approx(100 / 12)]]
+    # All words come equally late here; the wrong ones have no time.
+    assert ambiguous["lines"][1]["points"] == [[pytest.approx(400), 25]]
+    assert row["last changed, ambiguous words"].startswith("200 (")
+
+
+def test_delays_of_words_that_count_apart_are_their_own(tmp_path):
+    measure(tmp_path / "local", 8, 0, 0.3, 0.3)
+    path = CHUNKS.place(tmp_path / "local", 8) / FOLDER / "latency-test-s.json"
+    content = read_json(path, dict)
+    shown = [(0.4, ["THE"]), (0.9, ["THE", "NAIL"]), (1.2, ["THE", "NAIL", "ORDER"]), (1.5, WORDS)]
+    for utterance in content["utterances"]:
+        utterance["history"] = [asdict(Shown(*moment)) for moment in shown]
+    write_json(path, content)
+    (point,) = find_trade_off(alone(tmp_path / "local"), "test", None).points
+    assert point.delays["all"] == point.live["settled_p50_ms"]
+    assert {name: value.value for name, value in point.delays.items()} == pytest.approx(
+        {"all": 300, "ambiguous words": 1000}
+    )
 
 
 def alone(folder: Path) -> list[list[Run]]:
@@ -125,13 +145,101 @@ def test_utterances_that_the_baseline_lacks_have_no_delays(tmp_path):
     measure(tmp_path / "global", 8, 0, 0.9, 0.5, ends=False)
     (baseline,), runs = alone(tmp_path / "local")[0], alone(tmp_path / "global")
     found = find_trade_off(runs, "test", baseline)
-    assert found.points[0].live == {} and "was measured on other utterances" in found.notes[0]
+    # How steady a text is needs no ends of words.
+    assert found.points[0].delays == {} and list(found.points[0].live) == ["revisions_per_word"]
+    assert "was measured on other utterances" in found.notes[0]
+
+
+def test_why_nothing_aligns_is_said(tmp_path):
+    measure(tmp_path / "global", 8, 0, 0.9, 0.5, ends=False)
+    runs = alone(tmp_path / "global")
+    assert "there is no baseline" in find_trade_off(runs, "test", None).notes[0]
+    unmeasured = Run("local", tmp_path / "local")
+    assert "no times were measured of the baseline" in find_trade_off(runs, "test", unmeasured).notes[0]
+
+
+def identify(run: Run, frames: int, **identity) -> None:
+    """Say what a point was measured with, in both of its files."""
+    for path in CHUNKS.place(run.folder, frames).glob("*/*.json"):
+        write_json(path, read_json(path, dict) | {"identity": identity})
 
 
 def test_chunks_of_different_parameters_are_said(roots):
-    place = next(CHUNKS.place(roots[0][0].folder, 4).glob("beam_search/results-*.json"))
-    write_json(place, read_json(place, dict) | {"identity": {"parameters": "others"}})
+    identify(roots[0][0], 4, parameters="others")
     assert any("different parameters" in note for note in find_trade_off(roots, "test", None).notes)
+
+
+def test_points_that_were_searched_in_other_ways_are_said(roots):
+    local, other = roots[0]
+    for frames in (4, 8):
+        identify(local, frames, settings={"beam": 4, "left_context": 64, "chunk": frames})
+    identify(other, 8, settings={"beam": 4, "left_context": 64, "chunk": 8})
+    identify(roots[1][0], 16, settings={"beam": 4, "left_context": 64, "chunk": 16})
+    assert not any("different" in note for note in find_trade_off(roots, "test", None).notes)
+    identify(other, 8, settings={"beam": 8, "left_context": 64, "chunk": 8})
+    (note,) = [note for note in find_trade_off(roots, "test", None).notes if "different" in note]
+    assert note.startswith("Runs were measured with different beam:")
+    identify(local, 8, settings={"beam": 4, "left_context": 32, "chunk": 8})
+    notes = find_trade_off(roots, "test", None).notes
+    assert f"{local.folder}: chunks were measured with different left context; measure all again" in notes
+
+
+def test_times_are_of_utterances_that_all_points_have(tmp_path):
+    measure(tmp_path / "local", 8, 0, 0.3, 0.3)
+    measure(tmp_path / "global", 8, 0, 0.9, 0.5)
+    path = CHUNKS.place(tmp_path / "local", 8) / FOLDER / "latency-test-s.json"
+    content = read_json(path, dict)
+    content["utterances"] = content["utterances"][:3]
+    content["utterances"][0]["emitted"] = [0.1, 0.9, 0.8]
+    write_json(path, content)
+    other = CHUNKS.place(tmp_path / "global", 8) / FOLDER / "latency-test-s.json"
+    content = read_json(other, dict)
+    content["utterances"][3]["emitted"] = [9.0, 9.0, 9.0]
+    write_json(other, content)
+    (run,), (beside,) = alone(tmp_path / "local")[0], alone(tmp_path / "global")[0]
+    found = find_trade_off([[run, beside]], "test", None)
+    assert "Times are those of the 3 utterances that were measured with all points." in found.notes
+    assert found.points[0].emission["ambiguous words"].value == pytest.approx(500)
+    assert found.points[1].emission["all"].value == pytest.approx(600)
+    content["utterances"] = content["utterances"][3:]
+    write_json(other, content)
+    found = find_trade_off([[run, beside]], "test", None)
+    assert any("Times of some points are of other utterances" in note for note in found.notes)
+    assert found.points[1].emission["all"].value == pytest.approx(9000)
+
+
+def test_other_utterances_and_other_tokens_are_said(tmp_path):
+    measure(tmp_path / "local", 8, 0, 0.3, 0.3)
+    measure(tmp_path / "global", 8, 0, 0.9, 0.5, count=3)
+    path = CHUNKS.place(tmp_path / "local", 8) / FOLDER / "latency-test-s.json"
+    content = read_json(path, dict)
+    content["utterances"][0]["tokens"] = ["\u2581THE", "\u2581MAI", "L"]
+    write_json(path, content)
+    runs = [alone(tmp_path / name)[0][0] for name in ("local", "global")]
+    notes = find_trade_off([runs], "test", None).notes
+    assert sum("Errors of some points are on other utterances" in note for note in notes) == 1
+    assert sum("different tokens" in note for note in notes) == 1
+
+
+def test_a_run_looks_the_same_in_every_panel(roots):
+    found = find_trade_off(roots, "test", None)
+    first, *others = found.points
+    # The first run has no emission time of all words, and so is not in the first panel.
+    lacking = [
+        replace(p, emission={"ambiguous words": p.emission["ambiguous words"]})
+        for p in found.points
+        if p.run == first.run
+    ]
+    points = [*lacking, *(point for point in others if point.run != first.run)]
+    drawn, delays = trade_off_figures(TradeOff(points))
+    looks = [{line.get_label(): line.get_color() for line in axis.lines} for axis in drawn.figure.axes]
+    assert list(looks[0]) == ["global"] and looks[0]["global"] == looks[1]["global"] != looks[1]["local"]
+    (legend,) = drawn.figure.legends
+    shown = dict(
+        zip((text.get_text() for text in legend.texts), (x.get_color() for x in legend.get_lines()), strict=True)
+    )
+    assert shown == looks[1]
+    assert {line.get_label(): line.get_color() for line in delays.figure.axes[0].lines} == shown
 
 
 def test_nothing_was_measured(tmp_path):
@@ -152,6 +260,15 @@ def test_what_cannot_be_read_is_said(roots):
     found = find_trade_off(roots, "test", None)
     assert sorted(point.run for point in found.points) == ["global", "local"]
     assert "does not hold results" in trade_off_table(found, "test").text()
+
+
+def test_why_there_is_no_point_is_said(tmp_path):
+    measure(tmp_path / "local", 8, 0, 0.3, 0.3)
+    next(CHUNKS.place(tmp_path / "local", 8).glob("beam_search/results-*.json")).write_text("{")
+    found = find_trade_off(alone(tmp_path / "local"), "test", None)
+    table = trade_off_table(found, "test")
+    assert found.points == [] and table.rows == [] and "does not hold results" in table.text()
+    assert "does not hold results" in html_page("t", None, [table], [])
 
 
 def test_a_report_has_curves_of_folders_beside(root, tmp_path_factory):

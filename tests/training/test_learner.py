@@ -52,6 +52,14 @@ def test_an_update_is_smaller_the_nearer_the_end_is(toy, tmp_path):
     assert moved[0.25] == pytest.approx(moved[1.0] / 4, rel=1e-3)
 
 
+def test_at_the_end_nothing_moves_and_nothing_shrinks(toy, tmp_path):
+    state = state_of(toy, tmp_path, **{"optimiser.weight_decay": 0.5, "optimiser.target_rms": 1e-6})
+    before = [parameter.detach().clone() for parameter in state.learner.model.parameters()]
+    plan = Plan(next(iter(state.batches)), Chunk(2, 4), None, seed=0)
+    state.learner.update([plan], SchedulePoint(1.0, 0.0, cooldown=0.0), 1.0, CLOCK)
+    assert all(torch.equal(x, y) for x, y in zip(state.learner.model.parameters(), before, strict=True))
+
+
 def test_numbers_too_small_for_full_precision_cost_no_time_in_training(toy, tmp_path):
     smallest = torch.tensor(torch.finfo(torch.float32).tiny)
     if not torch.set_flush_denormal(False):

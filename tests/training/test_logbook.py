@@ -12,10 +12,18 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from transducer_gn.config import Config, OptimiserConfig, TrainingConfig
 from transducer_gn.lattice.recursion import resolve_backend
 from transducer_gn.training import logbook
 from transducer_gn.training.bookkeeper import Bookkeeper
-from transducer_gn.training.logbook import drop_later_metrics, duration, git_commit, installed_versions, start_log
+from transducer_gn.training.logbook import (
+    describe_run,
+    drop_later_metrics,
+    duration,
+    git_commit,
+    installed_versions,
+    start_log,
+)
 
 GLOBAL = {
     "training.epochs": 2,
@@ -24,6 +32,15 @@ GLOBAL = {
     "normalisation.alpha_delay": 0.0,
     "normalisation.alpha_per_epoch": 1.0,
 }
+
+
+def test_the_log_says_where_the_cool_down_begins(caplog):
+    config = Config(optimiser=OptimiserConfig(cooldown_epochs=1.5), training=TrainingConfig(epochs=4))
+    for described, is_said in ((config, True), (Config(), False)):
+        with caplog.at_level("INFO"):
+            describe_run(described, "torch", 1, torch.device("cpu"), 0)
+        assert ("falls to 0 from 2.5 epochs on until all 4 are done" in caplog.text) == is_said
+        caplog.clear()
 
 
 def test_metrics_tensorboard_and_best_epoch(train, tmp_path):

@@ -235,6 +235,23 @@ def test_eden_cools_down_every_group_and_forgets_it_in_its_state() -> None:
     assert schedule.state_dict() == {"updates": 5, "epochs": 0}
 
 
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.0])
+def test_shrinkage_cools_down_with_the_learning_rate(share) -> None:
+    ours, theirs = many_parameters(), many_parameters()
+    eve, plain = Eve(ours, lr=0.003, weight_decay=0.25), Eve(theirs, lr=0.003 * share, weight_decay=0.25 * share)
+    Eden(eve, lr_updates=5000, lr_epochs=6).cool_down(share)
+    generator = torch.Generator().manual_seed(5)
+    for one, other in zip(ours, theirs, strict=True):
+        one.grad = other.grad = torch.randn(one.shape, generator=generator).to(one.dtype)
+    eve.step()
+    plain.step()
+    # With the whole share it is bit for bit what it was; with none nothing moves.
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+    start = many_parameters()
+    assert all(torch.equal(one, other) == (share == 0) for one, other in zip(ours, start, strict=True))
+    assert "decay_share" not in eve.state_dict()["param_groups"][0]
+
+
 def test_eve_under_eden_follows_both_formulas() -> None:
     parameters = new_parameters()
     optimiser = Eve(parameters, lr=0.003)

@@ -82,6 +82,9 @@ def test_the_learning_rate_cools_down_to_nothing_at_the_end():
     assert schedule_point(Config(training=TrainingConfig(epochs=4)), Progress(epoch=4, branch_epoch=3)).cooldown == 1
     with pytest.raises(UserError, match=r"optimiser.cooldown_epochs: must be 0 or more, not -1"):
         OptimiserConfig(cooldown_epochs=-1)
+    for endless in (float("inf"), float("nan")):
+        with pytest.raises(UserError, match=r"optimiser.cooldown_epochs: must be 0 or more, not (inf|nan)"):
+            OptimiserConfig(cooldown_epochs=endless)
 
 
 def test_no_ramp_means_full_weight_at_once():

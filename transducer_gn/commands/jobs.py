@@ -119,7 +119,7 @@ class JobRunner:
                 signal.signal(number, handler)
 
     def start(self, job: Job) -> None:
-        """Start a job as soon as there is a place for it and what it waits for has ended.
+        """Start a job as soon as there is a place for it and what it waits for has ended, any of its own name included.
 
         One that nothing may run beside has ended when this returns.
         """
@@ -142,7 +142,8 @@ class JobRunner:
 
     def _must_wait(self, job: Job) -> bool:
         is_full = len(self._running) >= self.jobs
-        return is_full or job.alone or job.after in self._running
+        # Jobs are known by their names; several of one run are told apart by nothing but their order.
+        return is_full or job.alone or job.after in self._running or job.name in self._running
 
     def _next_event(self) -> None:
         event = self._events.get()

@@ -79,6 +79,6 @@ def finite_state_system(path: Path, alpha: float | None) -> System:
 def measure(system: System, flags: Namespace) -> list[Coverage]:
     """Coverage over some utterances of the dev set."""
     data = prepared_data(EvaluationDataConfig(), system)
-    logging.info("%s: %d utterances", system.name, flags.utterances)
+    logging.info("%s", system.name)
     batches = spread_batches(system, data, None, flags.utterances, flags.max_duration)
     return measure_coverage(system, batches, flags.counts, flags.max_tokens_per_frame)

@@ -47,11 +47,11 @@ def main(arguments: list[str] | None = None) -> None:
     require(settings.chunk is None, "--chunk", "stands for one size; here --chunks has them")
     require(settings.streaming != "lookahead", "--streaming", "lookahead has no chunks")
     system = load_system(flags.exp_dir, settings_from(SystemConfig, flags))
-    own = system.chunk(settings).size
-    if own is None:
+    own, sizes = system.chunk(settings).size, settings_from(ChunksConfig, flags).chunks
+    if not system.config.model.has_chunks or (own is None and sizes is None):
         logging.info("%s hears whole utterances: there are no chunks of several sizes", flags.exp_dir)
         return
-    sizes = settings_from(ChunksConfig, flags).chunks or [own]
+    sizes = sizes or ([] if own is None else [own])
     for size in sizes:
         # All are tried before the first takes its time.
         system.chunk(replace(settings, chunk=size))

@@ -32,16 +32,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from transducer_gn.commands.jobs import Job, JobRunner, Launcher, Printer, Stopped, threads_for
+from transducer_gn.commands.recipe_files import REPOSITORY, experiments_file, system_on_moonshine
 from transducer_gn.common.command_line import CommandParser, command_parser, settings_from
 from transducer_gn.common.errors import UserError
 from transducer_gn.config.experiment import config_parser, read_config
 from transducer_gn.config.experiments import Experiments, RunConfig, read_experiments
 from transducer_gn.config.recipe import RecipeConfig
-from transducer_gn.data.layout import assign_roles, find_parts, read_part
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-# Words of training text, some two hours of speech, from which on the larger system on Moonshine is the better one.
-ENOUGH_WORDS = 20_000
 FLAGS_OF_OTHERS = ("--prepare-flags", "--train-flags")
 
 
@@ -134,7 +131,7 @@ class Recipe:
         schedule, runs = self.experiments.schedule, {run.name: run for run in self.experiments.runs}
         if self.number(schedule.branch_epoch) > self.number(schedule.baseline_epochs):
             raise UserError(f"--branch-epoch must be at most --baseline-epochs, {schedule.baseline_epochs}")
-        self.settings.check_chunks(read_config(config_parser(None), ["--config", str(self.conf)])[0].model)
+        self.check_chunks()
         for name in self.only():
             if name not in runs:
                 raise UserError(f"--only: there is no run {name!r}, only {', '.join(runs)}")
@@ -145,6 +142,14 @@ class Recipe:
                 raise UserError(
                     f"{run.name} branches off after epoch {run.after} of {parent.name}, which has {parent.epochs}"
                 )
+
+    def check_chunks(self) -> None:
+        """UserError if a run cannot recognise with the sizes of --chunks, by what is known of its settings here."""
+        # What flags for training make of them is not; over_chunks.py tries all sizes before the first takes its time.
+        unknown = any(word.startswith(("--model", "--config")) for word in self.settings.train_flags.split())
+        for run in self.chosen() if self.settings.chunks and not unknown else []:
+            config, _ = read_config(config_parser(None), self.settings_flags(run))
+            self.settings.check_chunks(config.model, run.name)
 
     def number(self, value: int | str) -> int:
         """A number of the schedule, or of a run, which may be given by the name of one of the schedule."""
@@ -216,7 +221,7 @@ class Recipe:
                 launcher.finish()
 
     def other_seeds(self) -> "list[Recipe]":
-        """The same runs from other seeds, up to what the report needs of them."""
+        """The same runs from other seeds, up to what the report needs of them: no curves of errors against delay."""
         settings, last = self.settings, len(self.experiments.stages)
         return [
             Recipe.of(
@@ -227,6 +232,7 @@ class Recipe:
                     exp_root=f"{self.exp_root}-seed{seed}",
                     train_flags=f"{settings.train_flags} --training.seed {seed} --data.batches.seed {seed}",
                     seeds=None,
+                    chunks=None,
                 )
             )
             for seed in settings.further_seeds()
@@ -262,9 +268,7 @@ class Recipe:
     def train_job(self, run: RunConfig) -> Job:
         """The command of a training."""
         settings = self.settings
-        files = [self.conf, *([self.global_conf] if run.parent else []), *run.config]
-        flags = [word for file in files for word in ("--config", str(file))]
-        flags += [word for name, value in run.settings.items() for word in (f"--{name}", value)]
+        flags = self.settings_flags(run)
         if run.parent:
             flags += ["--branch-from", str(self.exp_root / run.parent / f"epoch-{run.after}.pt")]
         # Whatever else is removed, the epochs that other runs start from are not.
@@ -276,6 +280,12 @@ class Recipe:
         threads = threads_for(settings.jobs, settings.world_size if run.alone else settings.jobs)
         command = script("train", *flags, *settings.train_flags.split())
         return Job(run.name, command, run.parent, run.alone, threads)
+
+    def settings_flags(self, run: RunConfig) -> list[str]:
+        """Flags of a training that say what is trained: files of settings, and what the run has of its own."""
+        files = [self.conf, *([self.global_conf] if run.parent else []), *run.config]
+        flags = [word for file in files for word in ("--config", str(file))]
+        return flags + [word for name, value in run.settings.items() for word in (f"--{name}", value)]
 
     def decode_job(self, name: str) -> Job:
         """The command that decodes a run."""
@@ -322,31 +332,6 @@ class Recipe:
         if others := [str(other.exp_root) for other in self.other_seeds()]:
             flags += ["--seeds", f"[{','.join(others)}]"]
         return Job("report", script("report", *flags), threads=threads_for(settings.jobs, settings.jobs))
-
-
-def system_on_moonshine(settings: RecipeConfig) -> str:
-    """Which of the systems on Moonshine suits the amount of text that there is to train on."""
-    root = Path(settings.corpus)
-    if not root.is_dir():
-        return "moonshine"
-    chosen: dict[str, Sequence[str]] = {
-        role: names.split(",")
-        for role, names in (("train", settings.train), ("dev", settings.dev), ("test", settings.test))
-        if names
-    }
-    parts = assign_roles(find_parts(root), chosen)["train"]
-    words = sum(len(utterance.text.split()) for part in parts for utterance in read_part(root, part)[0])
-    return "moonshine" if words >= ENOUGH_WORDS else "moonshine-small"
-
-
-def experiments_file(given: str | None, corpus: str, system: str) -> Path:
-    """The file that says which runs there are."""
-    folder = REPOSITORY / "conf" / "experiments"
-    if given is not None:
-        return folder / f"{given}.yaml" if (folder / f"{given}.yaml").is_file() else Path(given)
-    if (folder / f"{corpus}.yaml").is_file():
-        return folder / f"{corpus}.yaml"
-    return folder / ("paper.yaml" if system in ("librispeech", "paper") else "small.yaml")
 
 
 def script(name: str, *flags: str) -> tuple[str, ...]:

@@ -192,3 +192,8 @@ class ModelConfig:
             "model.front_end.chunk",
             "must be null where model.encoder.causal is false: a system that looks ahead hears whole utterances",
         )
+
+    @property
+    def has_chunks(self) -> bool:
+        """Whether it can recognise with chunks: also one that is configured to hear whole utterances may."""
+        return self.encoder.causal and self.front_end.chunk_frames is not None

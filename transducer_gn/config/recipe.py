@@ -122,13 +122,15 @@ class RecipeConfig:
         """The numbers of --chunks."""
         return [int(size) for size in self.chunks.split(",")] if self.chunks else []
 
-    def check_chunks(self, model: ModelConfig) -> None:
-        """UserError unless such a model can recognise with chunks of these sizes."""
+    def check_chunks(self, model: ModelConfig, run: str) -> None:
+        """UserError unless the model of a run can recognise with chunks of these sizes, or has no chunks at all."""
+        if not model.has_chunks:
+            return
         left = model.streaming.left_context
         for size in self.chunk_sizes():
             model.front_end.check_chunk(size, "--chunks")
             fits = left is None or left % size == 0
-            require(fits, "--chunks", f"{size} does not divide the left context of {left} frames")
+            require(fits, "--chunks", f"{size} does not divide the left context of {left} frames that {run} has")
 
     def further_seeds(self) -> list[int]:
         """The numbers of --seeds."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import isfinite
 from typing import Literal
 
 from transducer_gn.common.errors import require, require_positive, require_probability
@@ -174,8 +175,9 @@ class OptimiserConfig:
         front_end_lr: the same for a pretrained front end that is trained along; its tensors are never shrunk
         lr_updates: updates after which the learning rate starts to fall
         lr_epochs: epochs after which the learning rate starts to fall
-        cooldown_epochs: epochs at the end of training over which the learning rate falls to 0 besides; 0 for none.
-            Where the end is follows from training.epochs, which should not change once this has begun
+        cooldown_epochs: epochs at the end of training over which the learning rate falls to 0 besides, and Eve's
+            shrinkage with it; 0 for none. Where the end is follows from training.epochs, which should not change once
+            this has begun
         beta1: decay of the running mean of gradients
         beta2: decay of the running mean of squared gradients
         eps: added to the root of the mean square
@@ -212,7 +214,8 @@ class OptimiserConfig:
         )
         require_probability(section, beta1=self.beta1, beta2=self.beta2, weight_decay=self.weight_decay)
         cooldown = self.cooldown_epochs
-        require(cooldown >= 0, f"{section}.cooldown_epochs", f"must be 0 or more, not {cooldown}")
+        is_number = cooldown >= 0 and isfinite(cooldown)
+        require(is_number, f"{section}.cooldown_epochs", f"must be 0 or more, not {cooldown}")
 
     def cooldown_at(self, epochs_left: Fraction | float) -> float:
         """The share of the learning rate so many epochs before the end: 1, then linearly down to 0."""

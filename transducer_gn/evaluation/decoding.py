@@ -132,7 +132,7 @@ def spread_batches(
 ) -> Iterator[Batch]:
     """Batches of so many utterances, spread over a dev or test set (the first one if None), on the system's device."""
     chosen = chosen_parts(EvaluationDataConfig(sets=None if part is None else [part]), data, "--set")[0]
-    count_cuts(data.cuts(chosen), chosen)
+    logging.info("%d utterances of %s", min(utterances, count_cuts(data.cuts(chosen), chosen)), chosen)
     yield from evaluation_batches(system, data, chosen, max_duration, all_but(data, chosen, utterances))
 
 

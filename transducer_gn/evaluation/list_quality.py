@@ -13,16 +13,18 @@ import torch
 from torch import Tensor
 
 from transducer_gn.common.errors import NotFiniteError, UserError
-from transducer_gn.config import CompetitorConfig, RecognitionConfig
+from transducer_gn.config import RecognitionConfig
 from transducer_gn.data.batches import Batch
 from transducer_gn.lattice.interpolation import Interpolation
 from transducer_gn.lattice.prefix_tree import build_prefix_tree
 from transducer_gn.lattice.tree_lattice import list_scores, tree_lattice
 from transducer_gn.recognition.error_rates import edit_distance
 from transducer_gn.recognition.system import System
-from transducer_gn.search.competitors import UNCUT, Competitors, find_competitors, pad_sequences
+from transducer_gn.search.beam import search_together
+from transducer_gn.search.competitors import pad_sequences
+from transducer_gn.search.rules import SearchRules
 
-# Of an utterance: its reference first, then what any of the searches found.
+# Of an utterance: what a search found, or its reference first and then what any of the searches found.
 Sequences = list[list[int]]
 
 
@@ -77,41 +79,43 @@ def measure_batch(system: System, batch: Batch, qualities: Sequence[ListQuality]
     chunk = system.chunk(RecognitionConfig())
     encoder_out, frame_lengths = system.model.encode(batch.features, batch.feature_lengths, chunk)
     beams = dict.fromkeys(quality.beam for quality in qualities)
-    found = {beam: search(system, batch, encoder_out, frame_lengths, beam) for beam in beams}
+    found = {beam: search(system, encoder_out, frame_lengths, beam) for beam in beams}
     union, places = together(batch, found)
     scores = raw_scores(system, union, encoder_out, frame_lengths)
     for row, reference in enumerate(text.split() for text in batch.texts):
         errors = [edit_distance(reference, system.tokenizer.decode(tokens).split()) for tokens in union[row]]
         for quality in qualities:
-            own, is_found = places[quality.beam][row], bool(found[quality.beam].found[row])
+            # The reference, if the search found it, is one of the beam but no competitor.
+            beam = places[quality.beam][row]
+            own = [place for place in beam if place != 0]
             listed = scores[row, [0, *own[: quality.count]]].logsumexp(0)
-            quality.found.append(is_found)
+            quality.found.append(0 in beam)
             quality.shares.append(math.exp(scores[row, 0] - listed))
             quality.covered.append(math.exp(listed - scores[row].logsumexp(0)))
-            beam = [0, *own] if is_found else own
             quality.errors.append(min((errors[place] for place in beam), default=len(reference)))
 
 
-def search(system: System, batch: Batch, encoder_out: Tensor, frame_lengths: Tensor, beam: int) -> Competitors:
-    """All competitors of a beam, as training would find them, in encoder frames [B, T, D] with lengths [B]."""
+def search(system: System, encoder_out: Tensor, frame_lengths: Tensor, beam: int) -> list[Sequences]:
+    """All hypotheses of a beam, best first, of encoder frames [B, T, D] with lengths [B], as training searches."""
     limit = system.config.competitors.max_tokens_per_frame
-    settings = CompetitorConfig(count=beam - 1, beam=beam, max_tokens_per_frame=limit, max_length=UNCUT)
-    interpolation = Interpolation(system.alpha)
-    return find_competitors(
-        system.model, encoder_out, frame_lengths, batch.tokens, batch.token_lengths, settings, interpolation
-    )
+    rules = SearchRules(beam, system.alpha, limit, graph=system.config.search.graph == "auto")
+    found = search_together(system.model, [(encoder_out, frame_lengths)], rules).best(beam)
+    # Where every alignment meets a weight of 0 there is a sequence of score -inf, which stands for none.
+    return [
+        [sequence for sequence, score in zip(tokens, scores, strict=True) if score > -math.inf]
+        for tokens, scores in zip(found.tokens, found.scores, strict=True)
+    ]
 
 
-def together(batch: Batch, found: Mapping[int, Competitors]) -> tuple[list[Sequences], dict[int, list[list[int]]]]:
+def together(batch: Batch, found: Mapping[int, list[Sequences]]) -> tuple[list[Sequences], dict[int, list[list[int]]]]:
     """All sequences of each utterance, its reference first; and where those of each beam are among them, best first."""
     union: list[Sequences] = [
         [tokens[:length]] for tokens, length in zip(batch.tokens.tolist(), batch.token_lengths.tolist(), strict=True)
     ]
     places: dict[int, list[list[int]]] = {}
-    for beam, competitors in found.items():
+    for beam, hypotheses in found.items():
         places[beam] = []
-        for own, tokens, lengths in zip(union, competitors.tokens.tolist(), competitors.lengths.tolist(), strict=True):
-            listed = [row[:length] for row, length in zip(tokens, lengths, strict=True) if length >= 0]
+        for own, listed in zip(union, hypotheses, strict=True):
             own += [sequence for sequence in listed if sequence not in own]
             places[beam].append([own.index(sequence) for sequence in listed])
     return union, places

@@ -5,7 +5,7 @@ corpus where it has alignments. Elsewhere the references are aligned by a system
 one: a word ends when its last token is expected over all alignments.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -114,6 +114,32 @@ def summarise(
         values = finals if kind == "final" else [[x for x in getattr(text, kind) if x is not None] for text in texts]
         made |= {f"{kind}_{name}_ms": partial(quantile_interval, values, share) for name, share in SHARES.items()}
     return {name: make() for name, make in made.items() if names is None or name in names}
+
+
+def median_settled(
+    utterances: Utterances, aligner: Utterances, choices: Mapping[str, Sequence[Sequence[bool]]]
+) -> dict[str, Interval]:
+    """The median delay in ms until words last changed, by the names of choices of their tokens; see `live_texts`."""
+    texts, found = live_texts(utterances, aligner), {}
+    for name, choice in choices.items():
+        values = [
+            [
+                delay
+                for delay, chosen in zip(text.settled, chosen_words(u, own), strict=True)
+                if chosen and delay is not None
+            ]
+            for text, u, own in zip(texts, utterances, choice, strict=True)
+        ]
+        found[name] = quantile_interval(values, SHARES["p50"])
+    return found
+
+
+def chosen_words(utterance: UtteranceTimes, tokens: Sequence[bool]) -> list[bool]:
+    """For each word of a reference whether its first token is chosen."""
+    starts = [piece.startswith(WORD_START) or number == 0 for number, piece in enumerate(utterance.tokens)]
+    found = [chosen for chosen, is_start in zip(tokens, starts, strict=True) if is_start]
+    # As in `expected_ends`: where words are not told apart by their pieces, only all of them can be chosen.
+    return found if len(found) == len(utterance.text) else [all(tokens)] * len(utterance.text)
 
 
 def compare_stability(first: Utterances, second: Utterances) -> dict[str, Difference]:

@@ -72,8 +72,9 @@ def measure_point(
     measured: LatencyConfig,
 ) -> None:
     """Decode and measure all chosen sets into the folder of a point, but for what is there."""
+    is_live = measured.display and system.chunk(settings).size is not None
     require(
-        settings.method == "beam" or not measured.display,
+        settings.method == "beam" or not is_live,
         "--method",
         "live texts are always searched with a beam; add --display false",
     )

@@ -1,16 +1,19 @@
 """The same comparison from several seeds: does it hold whatever the initial parameters and the order of batches?
 
 Each seed has an experiment folder of its own with runs of the same names. Utterances are the same for all, so errors
-are averaged over seeds before utterances are drawn anew; beside that interval stands the change of every single seed.
+are averaged over seeds before utterances are drawn anew. Beside that interval, which is about other utterances, stands
+one about other seeds, and the change of every single seed.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.evaluation.bootstrap import Difference, ratio_difference
+from transducer_gn.evaluation.bootstrap import Difference, Interval, ratio_difference
 from transducer_gn.reporting.comparisons import error_differences, latency_difference
 from transducer_gn.reporting.runs import Run, named
 from transducer_gn.reporting.system_tables import measure_name
@@ -37,6 +40,24 @@ class OverSeeds:
     def changes(self) -> list[float]:
         """How the second system differs from the first, by seed."""
         return [second - first for first, second in zip(self.first, self.second, strict=True)]
+
+    @property
+    def change(self) -> Interval:
+        """Mean change with its 95 % interval over seeds."""
+        return student_interval(self.changes)
+
+    def values(self) -> dict[str, Any]:
+        """All of it, for programs."""
+        return asdict(self) | {"changes": self.changes, "change_over_seeds": asdict(self.change)}
+
+
+def student_interval(values: Sequence[float]) -> Interval:
+    """The mean of independent values with its 95 % interval by Student's t, which is NaN for a single one."""
+    mean, count = float(np.mean(values)), len(values)
+    if count < 2:
+        return Interval(mean, float("nan"), float("nan"))
+    reach = float(stdtrit(count - 1, 0.975) * np.std(values, ddof=1) / count**0.5)
+    return Interval(mean, mean - reach, mean + reach)
 
 
 def compare_over_seeds(
@@ -81,19 +102,28 @@ def seeds_table(compared: Mapping[str, OverSeeds], names: tuple[str, str], part:
     rows = []
     for name, over in compared.items():
         label, decimals = (name, 1) if name == EMISSION else (measure_name(name), 2)
-        change = over.mean.change if over.mean else None
+        drawn = over.mean.change if over.mean else None
         rows.append(
             [
                 label,
                 f"{np.mean(over.first):.{decimals}f}",
                 f"{np.mean(over.second):.{decimals}f}",
-                signed(float(np.mean(over.changes)), decimals),
-                f"{signed(change.low)} to {signed(change.high)}" if change else "–",
+                signed(over.change.value, decimals),
+                f"{signed(drawn.low)} to {signed(drawn.high)}" if drawn else "–",
                 p_text(over.mean.p_value) if over.mean else "–",
+                seeds_cell(over.change, decimals),
                 ", ".join(signed(value, decimals) for value in over.changes),
             ]
         )
     count = len(next(iter(compared.values())).first)
-    columns = ["mean over seeds", *names, "change", "95 % interval", "p", "change of each seed"]
-    notes = ["Interval and p: utterances drawn anew, errors averaged over seeds. They say nothing about other seeds."]
+    columns = ["mean over seeds", *names, "change", "95 % interval", "p", "95 % over seeds", "change of each seed"]
+    notes = [
+        "Interval and p: utterances drawn anew, errors averaged over seeds. They say nothing about other seeds.",
+        "Over seeds: Student's t over the changes of the seeds, on these utterances. It says nothing about others.",
+    ]
     return Table(f"{count} seeds on {part}", columns, rows, notes)
+
+
+def seeds_cell(change: Interval, decimals: int) -> str:
+    """The interval over seeds as text; a dash for none."""
+    return "–" if change.low != change.low else f"{signed(change.low, decimals)} to {signed(change.high, decimals)}"

@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,13 @@ from transducer_gn.reporting import figures, tables
 from transducer_gn.reporting.comparisons import comparison_values
 from transducer_gn.reporting.extras import Comparison, Evaluated
 from transducer_gn.reporting.figure import ReportFigure
+from transducer_gn.reporting.operating_points import TradeOff, find_trade_off
 from transducer_gn.reporting.over_seeds import compare_over_seeds, seeds_table
 from transducer_gn.reporting.page import html_page
 from transducer_gn.reporting.runs import Run, choose_lookahead, headline_set
 from transducer_gn.reporting.stability_tables import runs_stability_table
 from transducer_gn.reporting.table import Table
-from transducer_gn.reporting.trade_off import TradeOff, find_trade_off, trade_off_figures, trade_off_table
+from transducer_gn.reporting.trade_off import trade_off_figures, trade_off_table
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def make_report(
         names = pair.baseline.name, pair.challenger.name
         compared = compare_over_seeds([runs, *others.seeds], *names, pair.part)
         shown.append(seeds_table(compared, names, pair.part))
-        values["seeds"] = {name: asdict(over) | {"changes": over.changes} for name, over in compared.items()}
+        values["seeds"] = {name: over.values() for name, over in compared.items()}
     shown += [tables.results_table(runs, baseline)] if part is not None else []
     if part is not None:
         found = tables.groups_table(runs, part), runs_stability_table(runs, baseline, part)

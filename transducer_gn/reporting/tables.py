@@ -1,6 +1,7 @@
 """The tables of a report on many runs: the paper's, and local against global by group of utterances."""
 
 import math
+import re
 from collections.abc import Sequence
 
 from transducer_gn.common.durations import rough_duration
@@ -77,9 +78,7 @@ def results_table(runs: Sequence[Run], baseline: Run | None) -> Table:
         rows.append(
             [run.name, normalisation_text(run), branch_text(run), *rates, latency_cell(run, baseline, headline)]
         )
-    unvalidated = any(run.best is not None and run.best["wer"] is None for run in runs if run.results)
-    chosen = "last epoch, for want of a dev set" if unvalidated else "epoch of lowest error rate on the dev set"
-    notes = [f"Each system at its {chosen}."]
+    notes = [parameters_note([run for run in runs if run.results])]
     notes += [note for run in runs for note in alpha_notes(run)]
     if baseline is not None:
         notes.append(f"Emission: change of the mean emission time on {headline} against {baseline.name}, in ms.")
@@ -97,6 +96,33 @@ def results_table(runs: Sequence[Run], baseline: Run | None) -> Table:
         rows,
         notes,
     )
+
+
+def parameters_note(runs: Sequence[Run]) -> str:
+    """Which parameters the systems were decoded with."""
+    named: dict[str, list[str]] = {}
+    for run in sorted(runs, key=order):
+        for text in dict.fromkeys(parameters_text(run, results.system) for results in run.results.values()):
+            named.setdefault(text, []).append(run.name)
+    if len(named) == 1:
+        return f"Each system at {next(iter(named))}."
+    return "; ".join(f"{', '.join(names)} at {text}" for text, names in named.items()) + "."
+
+
+def parameters_text(run: Run, system: str) -> str:
+    """The same of one run, from what its results were recognised with, such as "epoch-6-avg-1-lookahead-greedy"."""
+    found = re.match(r"epoch-(\d+)(?:-avg-(\d+))?(?=-|$)", system)
+    if found is None:
+        return f"what {system} names"
+    epoch, average = int(found[1]), found[2]
+    is_last = run.best is not None and epoch == run.best["last_epoch"]
+    if average is None and run.best is not None and epoch == run.best["epoch"]:
+        if run.best["wer"] is not None:
+            return "its epoch of lowest error rate on the dev set"
+        if is_last:
+            return "its last epoch, for want of a dev set"
+    text = "its last epoch" if is_last else f"epoch {epoch}"
+    return text if average is None else f"{text}, parameters averaged over {average} epoch{'s' * (average != '1')}"
 
 
 def alpha_notes(run: Run) -> list[str]:

@@ -164,6 +164,9 @@ def describe_run(config: Config, backend: str, world_size: int, device: torch.de
     versions = ", ".join(f"{name} {version}" for name, version in installed_versions().items())
     logging.info("%s; git %s; recursion backend %s", versions, git_commit(), backend)
     logging.info("%d processes on %s; %.2f million parameters", world_size, device, parameters / 1e6)
+    epochs, cooldown = config.training.epochs, config.optimiser.cooldown_epochs
+    if cooldown > 0:
+        logging.info("the learning rate falls to 0 from %g epochs on until all %d are done", epochs - cooldown, epochs)
     logging.info("configuration:\n%s", yaml.safe_dump(asdict(config), sort_keys=False))
 
 

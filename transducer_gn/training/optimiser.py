@@ -19,8 +19,9 @@ class Eve(Optimizer):
 
     Each step first multiplies by 1 - `weight_decay` every tensor of more than one element whose root mean square is
     above `target_rms`, then moves along m / (sqrt(v) + eps), with Adam's running means m and v corrected for
-    their start at zero. The decay does not depend on the learning rate. A model of hundreds of tensors costs no more
-    operations than one of a few: see `_update`.
+    their start at zero. The decay does not depend on the learning rate; only as training comes to its end it is
+    multiplied by `decay_share`, lest in the last updates tensors do nothing but shrink. A model of hundreds of tensors
+    costs no more operations than one of a few: see `_update`.
     """
 
     def __init__(
@@ -34,6 +35,8 @@ class Eve(Optimizer):
     ) -> None:
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "target_rms": target_rms}
         super().__init__(parameters, defaults)
+        # Like the share of the learning rate that is left, this follows from where training is, and is in no state.
+        self.decay_share = 1.0
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -56,7 +59,7 @@ class Eve(Optimizer):
         torch._foreach_lerp_(means, gradients, 1 - beta1)
         torch._foreach_mul_(mean_squares, beta2)
         torch._foreach_addcmul_(mean_squares, gradients, gradients, value=1 - beta2)
-        factors = _decay_factors(parameters, group["target_rms"], group["weight_decay"])
+        factors = _decay_factors(parameters, group["target_rms"], self.decay_share * group["weight_decay"])
         corrections = [1 - beta2 ** state["step"] for state in states]
         rates = [-group["lr"] / (1 - beta1 ** state["step"]) for state in states]
         for part in _parts(parameters):
@@ -157,8 +160,11 @@ class Eden:
         self._apply()
 
     def cool_down(self, share: float) -> None:
-        """Leave this share of the rate; it follows from where training is, and so is in no state."""
+        """Leave this share of the rate and of Eve's decay; it follows from where training is, and is in no state."""
         self._share = share
+        # That of AdamW is relative to the rate as it is.
+        if isinstance(self.optimiser, Eve):
+            self.optimiser.decay_share = share
         self._apply()
 
     def factor(self) -> float:
