@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-from fault_injection import FAULTS, Life, kill_all, small_disk, start_life, until
+from fault_content import checkpoint_content, differing, metrics_content, without_seconds
+from fault_disks import small_disk
+from fault_injection import FAULTS
+from fault_lives import Life, kill_all, start_life, until
 from fault_tally import Tally
 from toy_data import make_toy_data, toy_settings
 
@@ -29,7 +31,6 @@ SETTINGS: dict[str, str | float | int] = {
     "data.batches.num_workers": 1,
     "data.batches.max_duration": 3,
 }
-LAST = f"epoch-{SETTINGS['training.epochs']}.pt"
 # A fault comes while processes start, within so many seconds, or after so many updates of a life.
 START_SECONDS, UPDATES = 8.0, 6
 
@@ -66,22 +67,12 @@ def is_finished(folder: Path) -> bool:
 
 
 def state_of(folder: Path) -> dict[str, Any]:
-    """Everything that two runs must have in common, without times and paths."""
-    checkpoint = torch.load(folder / LAST, weights_only=True)
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return {
-        "model": checkpoint["model"],
-        "average": checkpoint["average"]["parameters"],
-        "metrics": [{k: v for k, v in line.items() if not k.startswith("seconds")} for line in lines],
-        "best": json.loads((folder / "best.json").read_text()),
-    }
-
-
-def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Names of what is not the same, bit for bit."""
-    tensors = [f"{kind}.{name}" for kind in ("model", "average") for name, value in one[kind].items()
-               if not torch.equal(value, other[kind][name])]  # fmt: skip
-    return tensors + [kind for kind in ("metrics", "best") if one[kind] != other[kind]]
+    """Everything that two runs must have in common: all of all checkpoints, the metrics, the best epoch."""
+    metrics, best = ((folder / name).read_text() for name in ("metrics.jsonl", "best.json"))
+    state: dict[str, Any] = {"metrics": metrics_content(metrics), "best": without_seconds(best)}
+    for path in folder.glob("*.pt"):
+        state |= checkpoint_content(path)
+    return state
 
 
 class Disturber:
@@ -131,9 +122,10 @@ class Disturber:
         if not kinds:
             kinds += self._rng.sample(sorted(FAULTS), len(FAULTS))
         kind = kinds.pop()
+        life.least_hit = self._tally.least_hit(life.kinds)
         is_done = FAULTS[kind](life, self._rng)
         if is_done:
-            self._tally.kinds[kind] += 1
+            self._tally.count(kind, life)
             self._progress.step()
         else:
             kinds.insert(0, kind)
@@ -155,11 +147,11 @@ def disturbed_trainings(faults: int, tally: Tally, work: Path, note: Callable[[T
     if life.wait() != 0:
         raise RuntimeError(life.said()[-3000:])
     expected, disturber = state_of(calm), Disturber(tally, faults, work, arguments)
-    tally.size = sum(line["kind"] == "train" for line in expected["metrics"])
+    tally.size = updates_of(calm)
     with small_disk(work / "disk"):
         while not disturber.is_done:
             folder = work / "disk" / f"run-{tally.runs}"
             disturber.run(folder)
-            tally.compare(differences(expected, state_of(folder)))
+            tally.compare(differing(expected, state_of(folder)))
             note(tally)
             shutil.rmtree(folder)

@@ -26,6 +26,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
 from fault_commands import Command, CommandDisturber  # noqa: E402
+from fault_disks import can_do_all, small_disk  # noqa: E402
 from fault_recipes import decode_command, prepare_command, run_command  # noqa: E402
 from fault_tally import Tally  # noqa: E402
 from fault_training import disturbed_trainings  # noqa: E402
@@ -55,13 +57,14 @@ def disturbed(make: Callable[[Path], Command]) -> Part:
             note: is told of every run
         """
         progress = Progress("faults", faults - tally.faults)
-        disturber = CommandDisturber(make(work), tally, work)
-        while tally.faults < faults:
-            before = tally.faults
-            disturber.run(faults)
-            note(tally)
-            for _ in range(tally.faults - before):
-                progress.step()
+        with small_disk(work / "disk") if can_do_all(work) else nullcontext():
+            disturber = CommandDisturber(make(work), tally, work)
+            while tally.faults < faults:
+                before = tally.faults
+                disturber.run(faults)
+                note(tally)
+                for _ in range(tally.faults - before):
+                    progress.step()
 
     return run
 

@@ -1,9 +1,10 @@
-"""Invariant: whatever happens to a training of two ranks, it ends with the parameters, metrics and best epoch of one
-that nothing happened to. Here every kind of fault comes once; `benchmarks/faults.py` has hundreds.
+"""Invariant: whatever happens to a training of two ranks, to a decode or to the preparation of data, it ends with what
+one makes that nothing happened to. Here every kind of fault comes once; `benchmarks/faults.py` has hundreds.
 """
 
 import importlib.util
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -22,23 +23,44 @@ def faults(monkeypatch) -> ModuleType:
     return module
 
 
-@pytest.mark.timeout(900)
-def test_every_kind_of_fault_once(faults, tmp_path):
-    injection = sys.modules["fault_injection"]
-    if not injection.can_do_all(tmp_path):
+@pytest.fixture
+def every_fault(faults, tmp_path) -> ModuleType:
+    """The benchmark, where every fault can be done."""
+    if not sys.modules["fault_disks"].can_do_all(tmp_path):
         pytest.skip("needs a user who can mount a small disk and make folders read-only")
-    tally = faults.Tally(seed=1)
-    faults.PARTS["training"](len(injection.FAULTS), tally, tmp_path, note=lambda _: None)
+    return faults
+
+
+def assert_nothing_lost(tally, kinds: Iterable[str]) -> None:
+    """Every kind came once, and the runs ended as if nothing had happened."""
     assert tally.lost == []
-    assert tally.kinds == dict.fromkeys(injection.FAULTS, 1)
+    assert tally.kinds == dict.fromkeys(kinds, 1)
+    assert tally.files.total() == 1 and tally.runs >= 1
 
 
 @pytest.mark.timeout(900)
-def test_a_decode_ends_with_the_same_results(faults, tmp_path):
-    kinds = ["SIGTERM", "kill -9 of all processes", "kill -9 while a file is written", "unfinished results cut off"]
+def test_every_kind_of_fault_once(every_fault, tmp_path):
+    kinds = sys.modules["fault_injection"].FAULTS
+    tally = every_fault.Tally(seed=1)
+    every_fault.PARTS["training"](len(kinds), tally, tmp_path, note=lambda _: None)
+    assert_nothing_lost(tally, kinds)
+    assert len(tally.hangs) == 1
+
+
+@pytest.mark.timeout(900)
+def test_a_decode_ends_with_the_same_results(every_fault, tmp_path):
+    commands = sys.modules["fault_commands"]
+    kinds = (commands.FAULTS.keys() | {commands.CUT_OFF}) - {commands.ONE, commands.THE_CALL}
     told = []
-    tally = faults.Tally(seed=1)
-    faults.PARTS["decode"](len(kinds), tally, tmp_path, note=lambda tally: told.append(tally.faults))
-    assert tally.lost == []
-    assert kinds == sorted(tally.kinds) and set(tally.kinds.values()) == {1}
+    tally = every_fault.Tally(seed=1)
+    every_fault.PARTS["decode"](len(kinds), tally, tmp_path, note=lambda tally: told.append(tally.faults))
+    assert_nothing_lost(tally, kinds)
     assert told[-1] == len(kinds) and tally.size >= 4
+
+
+@pytest.mark.timeout(900)
+def test_what_is_prepared_ends_byte_for_byte_the_same(every_fault, tmp_path):
+    kinds = sys.modules["fault_commands"].FAULTS
+    tally = every_fault.Tally(seed=1)
+    every_fault.PARTS["prepare"](len(kinds), tally, tmp_path, note=lambda _: None)
+    assert_nothing_lost(tally, kinds)
