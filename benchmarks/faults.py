@@ -11,8 +11,8 @@
               data, competitors searched ahead), metrics and best epoch of the undisturbed one, bit for bit
   prepare     prepare.sh on a tiny mini corpus and a little noise, disturbed in every stage: all files byte for byte
   decode      decode.py on many short utterances, disturbed between them: all results byte for byte
-  run         run.sh on a tiny corpus, from prepare.sh to the report, disturbed in every stage: the data and results byte
-              for byte, all checkpoints bit for bit, metrics but for seconds, the report's tables but for that of times
+  run         run.sh on a tiny corpus, from prepare.sh to the report, disturbed in every stage: the data and results
+              byte for byte, all checkpoints bit for bit, metrics but for seconds, the report's tables but that of times
 
 All is done on a small disk that is mounted for it, which only a superuser can do; without one, training cannot be
 disturbed, and to the others nothing is done that takes a disk.
