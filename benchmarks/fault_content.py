@@ -16,14 +16,21 @@ TABLES_OF_TIME = ("Time of one epoch",)
 
 
 def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Names of what is not in both, or not the same."""
-    return sorted(name for name in one.keys() | other.keys() if name not in one or name not in other
-                  or one[name] != other[name])  # fmt: skip
+    """Names of what is not in both, or not the same; of dictionaries in both, dotted names of what they hold."""
+    found = []
+    for name in sorted(one.keys() | other.keys()):
+        if name not in one or name not in other:
+            found.append(name)
+        elif isinstance(one[name], dict) and isinstance(other[name], dict):
+            found += [f"{name}.{inner}" for inner in differing(one[name], other[name])]
+        elif one[name] != other[name]:
+            found.append(name)
+    return found
 
 
 def checkpoint_content(path: Path) -> dict[str, Any]:
     """All of a checkpoint by dotted names, tensors bit for bit; but for sums of seconds, which no two calls share."""
-    return dict(_leaves(path.name, torch.load(path, weights_only=True)))
+    return dict(_leaves("", torch.load(path, weights_only=True)))
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -33,7 +40,7 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, dict) and value:
         for key, inner in value.items():
             if not TIMED.fullmatch(str(key)):
-                yield from _leaves(f"{name}.{key}", inner)
+                yield from _leaves(f"{name}.{key}".lstrip("."), inner)
     elif isinstance(value, list | tuple) and value:
         for number, inner in enumerate(value):
             yield from _leaves(f"{name}.{number}", inner)

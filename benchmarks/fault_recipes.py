@@ -124,7 +124,7 @@ def results_of(folder: Path) -> dict[str, Any]:
         if path.parent.name == "tensorboard":
             continue
         if path.suffix == ".pt":
-            found |= {f"{name}.{inner}": value for inner, value in checkpoint_content(path).items()}
+            found[name] = checkpoint_content(path)
         elif path.name == "metrics.jsonl":
             found[name] = metrics_content(content.decode())
         elif path.name == "report.txt":

@@ -71,7 +71,7 @@ def state_of(folder: Path) -> dict[str, Any]:
     metrics, best = ((folder / name).read_text() for name in ("metrics.jsonl", "best.json"))
     state: dict[str, Any] = {"metrics": metrics_content(metrics), "best": without_seconds(best)}
     for path in folder.glob("*.pt"):
-        state |= checkpoint_content(path)
+        state[path.name] = checkpoint_content(path)
     return state
 
 
@@ -96,25 +96,31 @@ class Disturber:
         return self._tally.faults >= self._wanted
 
     def run(self, folder: Path) -> None:
-        """One training from its beginning to its end, disturbed as long as faults are left."""
+        """One training from its beginning to its end, disturbed as long as faults are left.
+
+        The last call is one that nothing happens to: a fault may have come when all was written.
+        """
         # What is drawn in a training depends on no earlier one, so that a later call draws the same.
         self._rng.seed(f"{self._tally.seed} {self._tally.runs}")
-        while not is_finished(folder):
+        is_calm = False
+        while not is_calm:
             self._tally.calls += 1
+            has_to_train = not is_finished(folder)
             life = start_life(self._arguments, folder, self._work / "life.log")
             try:
-                self._live(life)
+                is_calm = self._live(life, has_to_train)
             finally:
                 kill_all(life, self._rng)
 
-    def _live(self, life: Life) -> None:
-        """One call of train.py from its beginning to its end."""
+    def _live(self, life: Life, has_to_train: bool) -> bool:
+        """One call of train.py from its beginning to its end; gives whether nothing happened to it."""
         was_disturbed = False
-        while not life.is_over() and not self.is_done:
+        while has_to_train and not life.is_over() and not self.is_done:
             wait_for_a_moment(life, self._rng)
             was_disturbed |= not life.is_over() and self._disturb(life)
         if life.wait() != 0 and not was_disturbed:
             raise RuntimeError(f"undisturbed, training failed:\n{life.said()[-3000:]}")
+        return not was_disturbed
 
     def _disturb(self, life: Life) -> bool:
         """Do one fault to a life, if it can be done; each kind once, in another order, before any comes again."""

@@ -92,7 +92,7 @@ def test_one_number_of_a_checkpoint_is_a_difference_and_seconds_are_none(faults,
         """What is compared of a file."""
         state = {"model": {"w": torch.tensor([0.0, float("nan")])}, "average": {"count": 3}, "pending": [[]]}
         torch.save(state | changes, tmp_path / "epoch-1.pt")
-        return content.checkpoint_content(tmp_path / "epoch-1.pt")
+        return {"epoch-1.pt": content.checkpoint_content(tmp_path / "epoch-1.pt")}
 
     base = stored()
     assert content.differing(base, stored(seconds_of_updates=1.5)) == []
