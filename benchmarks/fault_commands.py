@@ -107,7 +107,8 @@ def run_undisturbed(command: Command, log: Path) -> Undisturbed:
 
 
 def kill_one(life: Life, rng: random.Random) -> bool:
-    """Kill one of the processes that the call has started."""
+    """Kill one of the processes that the call has started, as soon as it has."""
+    until(lambda: bool(descendants(life.process.pid)), life, seconds=20, step=0.005)
     others = descendants(life.process.pid)
     send(rng.sample(others, min(1, len(others))), signal.SIGKILL)
     return bool(others)
