@@ -16,7 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fault_injection import PARTIAL, PATIENCE, Life, command_of, descendants, kill_all, send, until
+from fault_content import differing
+from fault_disks import FULL, READ_ONLY, fill_the_disk, make_read_only
+from fault_files import FileKind
+from fault_injection import WHILE_WRITING, kill_while_writing
+from fault_lives import PATIENCE, Life, command_of, descendants, kill_all, send, until
 from fault_tally import Tally
 
 # A stage that ends sooner than this many seconds is aimed at as if it took that long.
@@ -37,8 +41,10 @@ class Command:
         folder: everything that it makes is in here
         marks: where a call is, from what it has said so far: names of the stages begun
         content: what must be the same in the end
+        files: kinds of files whose writing is disturbed
         unfinished: pattern of files in which it keeps what is not complete yet
         has_children: whether it starts other processes
+        before: puts into the folder what a call needs
     """
 
     words: list[str]
@@ -46,22 +52,26 @@ class Command:
     folder: Path
     marks: Callable[[Life], list[str]]
     content: Callable[[Path], dict[str, Any]]
+    files: tuple[FileKind, ...]
     unfinished: str | None = None
     has_children: bool = True
+    before: Callable[[Path], object] = lambda folder: None
 
     def kinds(self) -> list[str]:
-        """Names of the faults that can be done to it."""
-        alone = [] if self.has_children else [ONE, THE_CALL]
-        return [kind for kind in (*FAULTS, *([CUT_OFF] if self.unfinished else [])) if kind not in alone]
+        """Names of the faults that can be done to it; only a disk of its own can be filled."""
+        impossible = [] if self.has_children else [ONE, THE_CALL]
+        impossible += [] if os.path.ismount(self.folder.parent) else [FULL, READ_ONLY]
+        return [kind for kind in (*FAULTS, *([CUT_OFF] if self.unfinished else [])) if kind not in impossible]
 
     def start(self, log: Path) -> Life:
         """Call it."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.before(self.folder)
         with log.open("wb") as output:
             process = subprocess.Popen(
                 self.words, env=self.environment, stdout=output, stderr=output, start_new_session=True
             )
-        return Life(self.folder, process, log)
+        return Life(self.folder, process, log, self.files)
 
 
 @dataclass
@@ -93,17 +103,12 @@ def run_undisturbed(command: Command, log: Path) -> Undisturbed:
     return Undisturbed(content, lengths)
 
 
-def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Names of what is not in both, or not the same."""
-    return sorted(name for name in one.keys() | other.keys() if name not in one or name not in other
-                  or one[name] != other[name])  # fmt: skip
-
-
 # Faults. Each is done to a call, and gives whether there was anything to do it to.
 
 
 def kill_one(life: Life, rng: random.Random) -> bool:
-    """Kill one of the processes that the call has started."""
+    """Kill one of the processes that the call has started, as soon as it has."""
+    until(lambda: bool(descendants(life.process.pid)), life, seconds=20, step=0.005)
     others = descendants(life.process.pid)
     send(rng.sample(others, min(1, len(others))), signal.SIGKILL)
     return bool(others)
@@ -113,14 +118,6 @@ def kill_the_call(life: Life, rng: random.Random) -> bool:
     """Kill the process that was called, and nothing that it has started."""
     send([life.process.pid], signal.SIGKILL)
     return True
-
-
-def kill_while_writing(life: Life, rng: random.Random) -> bool:
-    """Kill every process while a file is being written."""
-    found = until(lambda: any(life.folder.rglob(PARTIAL)), life, seconds=20, step=0.0005)
-    if found:
-        kill_all(life, rng)
-    return found
 
 
 def terminate(life: Life, rng: random.Random) -> bool:
@@ -133,8 +130,10 @@ FAULTS: dict[str, Callable[[Life, random.Random], bool]] = {
     "kill -9 of all processes": kill_all,
     ONE: kill_one,
     THE_CALL: kill_the_call,
-    "kill -9 while a file is written": kill_while_writing,
+    WHILE_WRITING: kill_while_writing,
     "SIGTERM": terminate,
+    FULL: fill_the_disk,
+    READ_ONLY: make_read_only,
 }
 
 
@@ -168,7 +167,7 @@ class CommandDisturber:
                 is_complete = life.wait() == 0
                 reached = max(reached, len(self._command.marks(life)) - 1)
                 if done is not None:
-                    self._count(*done, in_vain=is_complete)
+                    self._count(life, *done, in_vain=is_complete)
                 elif not is_complete:
                     self._wait_for_others(life)
         finally:
@@ -176,12 +175,12 @@ class CommandDisturber:
         self._tally.compare(differing(self._expected.content, self._command.content(self._command.folder)))
         shutil.rmtree(self._command.folder)
 
-    def _count(self, kind: str, stage: str, in_vain: bool) -> None:
+    def _count(self, life: Life, kind: str, stage: str, in_vain: bool) -> None:
         """Count a fault; one that came too late for a call to fail comes again."""
         if in_vain:
             self._tally.next_kinds.append(kind)
             return
-        self._tally.kinds[kind] += 1
+        self._tally.count(kind, life)
         self._tally.stages[stage] += 1
 
     def _disturb(self, life: Life, reached: int) -> tuple[str, str] | None:
@@ -197,9 +196,15 @@ class CommandDisturber:
         length = max(self._expected.stages[aim], SHORTEST)
         until(lambda: False, life, self._rng.uniform(0, length), step=0.005)
         self._left |= {pid: command_of(pid) for pid in descendants(life.process.pid)}
-        stage = [mark for mark in self._command.marks(life) if mark in stages][-1:]
+        before = self._stages_begun(life)
         kind = self._next(life)
-        return None if kind is None else (kind, stage[0] if stage else "start")
+        # Some kinds wait for something to be written; one cuts off what tells how far a call came.
+        begun = max(before, self._stages_begun(life), key=len)
+        return None if kind is None else (kind, begun[-1] if begun else "start")
+
+    def _stages_begun(self, life: Life) -> list[str]:
+        """Those that the call has begun, of the stages of the undisturbed run."""
+        return [mark for mark in self._command.marks(life) if mark in self._expected.stages]
 
     def _next(self, life: Life) -> str | None:
         """Do the next kind of fault; each comes once, in another order, before any comes again."""
@@ -210,6 +215,7 @@ class CommandDisturber:
         for kind in reversed(waiting):
             if life.is_over():
                 return None
+            life.least_hit = self._tally.least_hit(life.kinds)
             if (self._cut_off if kind == CUT_OFF else FAULTS[kind])(life, self._rng):
                 waiting.remove(kind)
                 return kind

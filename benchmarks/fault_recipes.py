@@ -9,12 +9,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
+import soundfile
 from fault_commands import Command
-from fault_injection import REPOSITORY, Life
+from fault_content import checkpoint_content, metrics_content, report_content, without_seconds
+from fault_files import ALL_KINDS, DECODING, PREPARATION
+from fault_lives import REPOSITORY, Life
 from small_corpora import TINY, environment_in, tree_bytes, write_chapter
 from toy_data import ToyData, make_toy_data, toy_settings
 
+from transducer_gn.common.units import SAMPLING_RATE
 from transducer_gn.config import config_parser, read_config
 from transducer_gn.training.distributed import World
 from transducer_gn.training.trainer import Trainer
@@ -25,8 +29,6 @@ PLACE = re.compile(r" (in|of) /\S*")
 # Utterances of a set to decode, and those that make one stage of it.
 UTTERANCES, LINES = 60, 10
 LOCK, MANIFESTS = ".lock", "manifests/.made.json"
-# Names of how long something took, in metrics, reports and displays; how far back a text changes is a result.
-TIMED = re.compile(r"seconds_(?!back$).*|computed|final_p\d+_ms")
 PIECES = 22
 
 
@@ -47,15 +49,33 @@ def prepared_of(folder: Path) -> dict[str, Any]:
     return found | {MANIFESTS: record | {"files": sorted(record["files"])}}
 
 
+def write_noise(folder: Path) -> Path:
+    """A few recordings of noise where MUSAN would be; gives the folder of downloads."""
+    (folder / "musan" / "noise").mkdir(parents=True)
+    for number in range(4):
+        samples = 0.1 * np.random.default_rng(number).standard_normal(12 * SAMPLING_RATE)
+        soundfile.write(folder / "musan" / "noise" / f"noise-{number}.wav", samples, SAMPLING_RATE)
+    return folder
+
+
 def prepare_command(work: Path) -> Command:
     """A mini corpus of a few minutes, spoken and prepared."""
-    folder = work / "prepared"
+    folder = work / "disk" / "prepared"
     environment = environment_in(work / "venv") | {"OMP_NUM_THREADS": "1"}
     speak = [sys.executable, str(REPOSITORY / "local" / "make_mini_corpus.py"), "--corpus-dir", str(folder / "corpus")]
     prepare = [str(REPOSITORY / "prepare.sh"), "--data-dir", str(folder), "--stage", "1", "--vocab-sizes", "60,32"]
-    prepare += ["--nj", "2", "--shar", "--shard-size", "20"]
+    prepare += [
+        "--nj",
+        "2",
+        "--shar",
+        "--shard-size",
+        "20",
+        "--musan",
+        "--dl-dir",
+        str(write_noise(work / "downloads")),
+    ]
     lines = ["echo stage 0: corpus", shlex.join([*speak, *TINY, "--nj", "2"]), shlex.join(prepare)]
-    return Command(["bash", "-ec", "\n".join(lines)], environment, folder, stages_said, prepared_of)
+    return Command(["bash", "-ec", "\n".join(lines)], environment, folder, stages_said, prepared_of, PREPARATION)
 
 
 def tens_decoded(life: Life) -> list[str]:
@@ -73,19 +93,25 @@ def tens_decoded(life: Life) -> list[str]:
 def decode_command(work: Path) -> Command:
     """A tiny system, barely trained, and two sets of many short utterances."""
     data = make_toy_data(work / "data", train=24, dev=UTTERANCES, seed=3)
-    trained, folder = work / "trained", work / "decoded"
+    trained, folder = work / "trained", work / "disk" / "decoded"
     trained.mkdir()
     settings = toy_settings(data, **{"training.memory_scan": "false", "training.epochs": 1})
     # A trainer listens to signals itself, and goes on doing so.
     listener = signal.getsignal(signal.SIGTERM)
     Trainer(read_config(config_parser(None), settings)[0], trained, World()).run()
     signal.signal(signal.SIGTERM, listener)
-    # The folder is removed before every run.
-    decode = shlex.join([sys.executable, str(RECIPE / "decode.py"), "--exp-dir", str(folder), "--beam", "4"])
-    link = shlex.join(["ln", "-sf", *(str(trained / name) for name in ("epoch-1.pt", "best.json")), str(folder)])
-    words = ["bash", "-ec", f"{link}\n{decode} --max-duration 1"]
+    words = [sys.executable, str(RECIPE / "decode.py"), "--exp-dir", str(folder), "--beam", "4", "--max-duration", "1"]
+
+    def link(folder: Path) -> None:
+        """The folder is removed before every run."""
+        for name in ("epoch-1.pt", "best.json"):
+            if not (folder / name).exists():
+                (folder / name).symlink_to(trained / name)
+
     environment = environment_in(work / "venv") | {"OMP_NUM_THREADS": "1"}
-    return Command(words, environment, folder, tens_decoded, files_of, ".unfinished-*", has_children=False)
+    return Command(
+        words, environment, folder, tens_decoded, files_of, DECODING, ".unfinished-*", has_children=False, before=link
+    )
 
 
 def results_of(folder: Path) -> dict[str, Any]:
@@ -98,11 +124,11 @@ def results_of(folder: Path) -> dict[str, Any]:
         if path.parent.name == "tensorboard":
             continue
         if path.suffix == ".pt":
-            stored = torch.load(path, weights_only=True)
-            found[name] = [tensor.numpy().tobytes() for kind in (stored["model"], stored["average"]["parameters"])
-                           for tensor in kind.values()]  # fmt: skip
+            found[name] = checkpoint_content(path)
         elif path.name == "metrics.jsonl":
-            found[name] = [without_seconds(line) for line in content.decode().splitlines()]
+            found[name] = metrics_content(content.decode())
+        elif path.name == "report.txt":
+            found[name] = report_content(content.decode())
         elif path.suffix == ".json":
             found[name] = without_seconds(content)
         else:
@@ -111,18 +137,9 @@ def results_of(folder: Path) -> dict[str, Any]:
     return found
 
 
-def without_seconds(text: bytes | str) -> str:
-    """JSON without what was timed; as text, since what is not a number does not equal itself."""
-
-    def pruned(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        return {name: item for name, item in pairs if not TIMED.fullmatch(name)}
-
-    return json.dumps(json.loads(text, object_pairs_hook=pruned))
-
-
 def run_command(work: Path) -> Command:
     """All of run.sh on a corpus of noise: data, three trainings, decoding, emission times, report."""
-    corpus, folder = work / "corpus", work / "run"
+    corpus, folder = work / "corpus", work / "disk" / "run"
     for part, speaker, count in (("train-a", 1, 12), ("train-a", 2, 12), ("dev-a", 3, 6), ("test-a", 4, 6)):
         write_chapter(corpus / part / str(speaker) / "7", [f"{speaker}-7-{index:04d}" for index in range(count)])
     changes = {"training.memory_scan": "false", "training.save_interval": 2, "training.log_interval": 1}
@@ -136,4 +153,4 @@ def run_command(work: Path) -> Command:
     words += ["--prepare-flags", f"--vocab-sizes {PIECES} --speed-factors none --nj 2"]
     words += ["--train-flags", " ".join(settings)]
     environment = environment_in(work / "venv") | {"OMP_NUM_THREADS": "1"}
-    return Command(words, environment, folder, stages_said, results_of)
+    return Command(words, environment, folder, stages_said, results_of, ALL_KINDS)

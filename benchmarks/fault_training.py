@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-from fault_injection import FAULTS, Life, kill_all, small_disk, start_life, until
+from fault_content import checkpoint_content, differing, metrics_content, without_seconds
+from fault_disks import small_disk
+from fault_injection import FAULTS
+from fault_lives import Life, kill_all, start_life, until
 from fault_tally import Tally
 from toy_data import make_toy_data, toy_settings
 
@@ -29,7 +31,6 @@ SETTINGS: dict[str, str | float | int] = {
     "data.batches.num_workers": 1,
     "data.batches.max_duration": 3,
 }
-LAST = f"epoch-{SETTINGS['training.epochs']}.pt"
 # A fault comes while processes start, within so many seconds, or after so many updates of a life.
 START_SECONDS, UPDATES = 8.0, 6
 
@@ -66,22 +67,12 @@ def is_finished(folder: Path) -> bool:
 
 
 def state_of(folder: Path) -> dict[str, Any]:
-    """Everything that two runs must have in common, without times and paths."""
-    checkpoint = torch.load(folder / LAST, weights_only=True)
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return {
-        "model": checkpoint["model"],
-        "average": checkpoint["average"]["parameters"],
-        "metrics": [{k: v for k, v in line.items() if not k.startswith("seconds")} for line in lines],
-        "best": json.loads((folder / "best.json").read_text()),
-    }
-
-
-def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Names of what is not the same, bit for bit."""
-    tensors = [f"{kind}.{name}" for kind in ("model", "average") for name, value in one[kind].items()
-               if not torch.equal(value, other[kind][name])]  # fmt: skip
-    return tensors + [kind for kind in ("metrics", "best") if one[kind] != other[kind]]
+    """Everything that two runs must have in common: all of all checkpoints, the metrics, the best epoch."""
+    metrics, best = ((folder / name).read_text() for name in ("metrics.jsonl", "best.json"))
+    state: dict[str, Any] = {"metrics": metrics_content(metrics), "best": without_seconds(best)}
+    for path in folder.glob("*.pt"):
+        state[path.name] = checkpoint_content(path)
+    return state
 
 
 class Disturber:
@@ -105,25 +96,31 @@ class Disturber:
         return self._tally.faults >= self._wanted
 
     def run(self, folder: Path) -> None:
-        """One training from its beginning to its end, disturbed as long as faults are left."""
+        """One training from its beginning to its end, disturbed as long as faults are left.
+
+        The last call is one that nothing happens to: a fault may have come when all was written.
+        """
         # What is drawn in a training depends on no earlier one, so that a later call draws the same.
         self._rng.seed(f"{self._tally.seed} {self._tally.runs}")
-        while not is_finished(folder):
+        is_calm = False
+        while not is_calm:
             self._tally.calls += 1
+            has_to_train = not is_finished(folder)
             life = start_life(self._arguments, folder, self._work / "life.log")
             try:
-                self._live(life)
+                is_calm = self._live(life, has_to_train)
             finally:
                 kill_all(life, self._rng)
 
-    def _live(self, life: Life) -> None:
-        """One call of train.py from its beginning to its end."""
+    def _live(self, life: Life, has_to_train: bool) -> bool:
+        """One call of train.py from its beginning to its end; gives whether nothing happened to it."""
         was_disturbed = False
-        while not life.is_over() and not self.is_done:
+        while has_to_train and not life.is_over() and not self.is_done:
             wait_for_a_moment(life, self._rng)
             was_disturbed |= not life.is_over() and self._disturb(life)
         if life.wait() != 0 and not was_disturbed:
             raise RuntimeError(f"undisturbed, training failed:\n{life.said()[-3000:]}")
+        return not was_disturbed
 
     def _disturb(self, life: Life) -> bool:
         """Do one fault to a life, if it can be done; each kind once, in another order, before any comes again."""
@@ -131,9 +128,10 @@ class Disturber:
         if not kinds:
             kinds += self._rng.sample(sorted(FAULTS), len(FAULTS))
         kind = kinds.pop()
+        life.least_hit = self._tally.least_hit(life.kinds)
         is_done = FAULTS[kind](life, self._rng)
         if is_done:
-            self._tally.kinds[kind] += 1
+            self._tally.count(kind, life)
             self._progress.step()
         else:
             kinds.insert(0, kind)
@@ -155,11 +153,11 @@ def disturbed_trainings(faults: int, tally: Tally, work: Path, note: Callable[[T
     if life.wait() != 0:
         raise RuntimeError(life.said()[-3000:])
     expected, disturber = state_of(calm), Disturber(tally, faults, work, arguments)
-    tally.size = sum(line["kind"] == "train" for line in expected["metrics"])
+    tally.size = updates_of(calm)
     with small_disk(work / "disk"):
         while not disturber.is_done:
             folder = work / "disk" / f"run-{tally.runs}"
             disturber.run(folder)
-            tally.compare(differences(expected, state_of(folder)))
+            tally.compare(differing(expected, state_of(folder)))
             note(tally)
             shutil.rmtree(folder)

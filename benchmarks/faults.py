@@ -7,16 +7,19 @@
   training    two ranks train a tiny model on made-up features, through the regulariser's ramp, alpha's slope and
               look-ahead groups. Again and again something goes wrong (fault_injection.py has the list), and the same
               command is called again, until the training is done; then the next one begins, until there were so many
-              faults. Each must end with the parameters, running average, metrics and best epoch of the undisturbed one,
-              bit for bit. Only a superuser can do all of this to a disk
-  prepare     prepare.sh on a tiny mini corpus, killed in every stage: all files byte for byte
-  decode      decode.py on many short utterances, killed between them: all results byte for byte
-  run         run.sh on a tiny corpus, from prepare.sh to the report, killed in every stage: the data and results byte
-              for byte, all parameters bit for bit, metrics but for seconds
+              faults. Each must end with the checkpoints (parameters, running average, optimiser, schedule, place in the
+              data, competitors searched ahead), metrics and best epoch of the undisturbed one, bit for bit
+  prepare     prepare.sh on a tiny mini corpus and a little noise, disturbed in every stage: all files byte for byte
+  decode      decode.py on many short utterances, disturbed between them: all results byte for byte
+  run         run.sh on a tiny corpus, from prepare.sh to the report, disturbed in every stage: the data and results
+              byte for byte, all checkpoints bit for bit, metrics but for seconds, the report's tables but that of times
+
+All is done on a small disk that is mounted for it, which only a superuser can do; without one, training cannot be
+disturbed, and to the others nothing is done that takes a disk.
 
 The result is written after every run; with a file of an earlier call of the same seed, its faults count.
 
-  lost        runs that ended otherwise; must be 0
+  lost        runs that ended otherwise, and hangs that were noticed too late; must be 0
   faults      how many there were
 """
 
@@ -26,6 +29,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +37,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
 from fault_commands import Command, CommandDisturber  # noqa: E402
+from fault_disks import can_do_all, small_disk  # noqa: E402
 from fault_recipes import decode_command, prepare_command, run_command  # noqa: E402
 from fault_tally import Tally  # noqa: E402
 from fault_training import disturbed_trainings  # noqa: E402
@@ -55,13 +60,14 @@ def disturbed(make: Callable[[Path], Command]) -> Part:
             note: is told of every run
         """
         progress = Progress("faults", faults - tally.faults)
-        disturber = CommandDisturber(make(work), tally, work)
-        while tally.faults < faults:
-            before = tally.faults
-            disturber.run(faults)
-            note(tally)
-            for _ in range(tally.faults - before):
-                progress.step()
+        with small_disk(work / "disk") if can_do_all(work) else nullcontext():
+            disturber = CommandDisturber(make(work), tally, work)
+            while tally.faults < faults:
+                before = tally.faults
+                disturber.run(faults)
+                note(tally)
+                for _ in range(tally.faults - before):
+                    progress.step()
 
     return run
 

@@ -39,7 +39,7 @@ import numpy as np
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
-from fault_injection import descendants  # noqa: E402
+from fault_lives import descendants  # noqa: E402
 from measure import write_result  # noqa: E402
 from small_systems import write_checkpoint  # noqa: E402
 from toy_data import make_toy_data, toy_settings  # noqa: E402

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from transducer_gn.common.files import folder_when_done, replace_when_done, sole_user, write_text
+from transducer_gn.common.files import exclusive, folder_when_done, replace_when_done, sole_user, write_text
 
 
 def test_content_appears_only_after_the_block(tmp_path):
@@ -104,3 +104,19 @@ except UserError as error:
     with sole_user(tmp_path / "lock", "trains in exp"):
         assert other() == "another process trains in exp; wait until it has ended, or stop it\n"
     assert other() == "mine\n"
+
+
+def test_who_wants_a_folder_that_another_process_has_waits_and_says_so(tmp_path):
+    program = """
+import sys
+from pathlib import Path
+from transducer_gn.common.files import exclusive
+with exclusive(Path(sys.argv[1]), "speaks in corpus"):
+    print("mine")
+"""
+    command = [sys.executable, "-u", "-c", program, str(tmp_path / "lock")]
+    with exclusive(tmp_path / "lock", "speaks in corpus"):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stderr.readline() == "Waiting for another process, which speaks in corpus\n"
+        assert process.poll() is None
+    assert process.communicate(timeout=30) == ("mine\n", "")

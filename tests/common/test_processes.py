@@ -45,6 +45,16 @@ def test_a_user_error_and_a_killed_process_are_reported_and_the_others_stopped()
         run_each(lambda work: work(), [(sleep_long,), (die,)], jobs=2, label="Work")
 
 
+def assert_it_ends(pid: int) -> None:
+    """A process that nobody waits for ends soon; it is killed if it does not."""
+    for _ in range(200):
+        if not Path(f"/proc/{pid}").exists():
+            return
+        time.sleep(0.05)
+    os.kill(pid, signal.SIGKILL)
+    pytest.fail("it lives on")
+
+
 def test_a_process_that_asked_for_it_dies_with_the_one_that_started_it():
     """The one in the middle is killed; its child would sleep for a minute."""
     child = "import time; from transducer_gn.common.processes import die_with_parent as d; d(); print(); time.sleep(60)"
@@ -54,12 +64,24 @@ def test_a_process_that_asked_for_it_dies_with_the_one_that_started_it():
     pid = int(process.stdout.readline())
     process.kill()
     process.communicate(timeout=20)
-    for _ in range(200):
-        if not Path(f"/proc/{pid}").exists():
-            return
-        time.sleep(0.05)
-    os.kill(pid, signal.SIGKILL)
-    pytest.fail("it lives on")
+    assert_it_ends(pid)
+
+
+def test_pieces_of_work_die_with_the_process_that_started_them():
+    program = """
+import os, time
+from transducer_gn.common.processes import run_each
+def work():
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+run_each(work, [()], jobs=1, label="Work")
+"""
+    # Its output goes to a pipe that the piece holds, too: only its first line is read.
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    pid = int(process.stdout.readline())
+    process.kill()
+    process.wait()
+    assert_it_ends(pid)
 
 
 def test_a_process_whose_parent_has_died_before_it_asked_ends():

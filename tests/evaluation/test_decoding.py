@@ -78,6 +78,18 @@ def test_an_interrupted_decode_goes_on_where_it_stopped(whole, system, toy, tmp_
     assert decoder(tmp_path, system, toy).run() == whole
 
 
+def test_what_is_not_needed_once_results_are_complete_goes_though_the_call_was_killed_before(
+    whole, system, toy, tmp_path, monkeypatch
+):
+    with monkeypatch.context() as killed:
+        killed.setattr(decoding.Unfinished, "remove", lambda self: None)
+        decoder(tmp_path, system, toy).run()
+    assert list(tmp_path.glob(".unfinished-*"))
+    monkeypatch.setattr(decoding, "recognise", None)
+    assert decoder(tmp_path, system, toy).run() == whole
+    assert not list(tmp_path.glob(".unfinished-*"))
+
+
 def test_what_was_begun_with_other_parameters_is_not_gone_on_with(whole, system, toy, tmp_path, runs):
     progress = decoding.Unfinished(tmp_path / ".unfinished-test-x.jsonl", {"parameters": "other"})
     progress.read()

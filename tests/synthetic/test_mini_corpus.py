@@ -3,12 +3,14 @@ in controls nothing ever does. All audio depends on the seed alone.
 """
 
 import json
+import subprocess
+import time
 
 import numpy as np
 import pytest
 import soundfile
 from fresh_process import in_fresh_process
-from small_corpora import tree_bytes
+from small_corpora import TINY, tree_bytes
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import MiniCorpusConfig
@@ -75,9 +77,20 @@ def test_the_corpus_does_not_depend_on_the_number_of_jobs_and_finishes_what_was_
     chapter_folder = tmp_path / "two" / "dev-mini" / "2000" / "1"
     chapter_folder.rename(chapter_folder.with_name(".partial-1"))
     (chapter_folder.with_name(".partial-1") / "2000-1-0000.flac").write_bytes(b"half")
+    # Calls that spoke the same chapter at once have left one beside a finished folder.
+    (tmp_path / "two" / "test-mini" / "3000" / ".partial-1").mkdir()
+    (tmp_path / "two" / "test-mini" / "3000" / ".partial-1" / "3000-1-0000.flac").write_bytes(b"half")
     (tmp_path / "two" / "SPEAKERS.TXT").unlink()
     make_mini_corpus(tmp_path / "two", SETTINGS, jobs=2)
     assert tree_bytes(tmp_path / "two") == whole
+
+
+def test_a_call_that_follows_a_killed_one_waits_until_nobody_speaks(program, tmp_path):
+    lock = subprocess.Popen(["flock", tmp_path / ".lock", "sleep", "2"])
+    time.sleep(0.3)
+    result = program("make_mini_corpus", "--corpus-dir", tmp_path, *TINY)
+    assert "Waiting for another process, which speaks in" in result.stderr and lock.poll() == 0
+    assert program("make_mini_corpus", "--corpus-dir", tmp_path, *TINY).stdout.endswith("is complete\n")
 
 
 def test_another_seed_is_another_corpus_and_is_not_mixed_into_this_one(tmp_path):

@@ -4,6 +4,7 @@ import fcntl
 import glob
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -53,15 +54,21 @@ def folder_when_done(path: Path) -> Iterator[Path]:
     If the block raises, the sibling is removed; what a killed process has left behind of the same folder, too. All
     files are synced at once, at the end. Nothing but an empty folder may be at `path`.
     """
-    partial = path.with_name(f"{PARTIAL}{path.name}")
-    shutil.rmtree(partial, ignore_errors=True)
+    partial = remove_partial_folder(path)
     partial.mkdir(parents=True)
     try:
         yield partial
         os.sync()
         partial.rename(path)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        remove_partial_folder(path)
+
+
+def remove_partial_folder(path: Path) -> Path:
+    """Remove what is there of the folder `path` but not whole; return where that was."""
+    partial = path.with_name(f"{PARTIAL}{path.name}")
+    shutil.rmtree(partial, ignore_errors=True)
+    return partial
 
 
 def remove_abandoned(path: Path) -> None:
@@ -73,11 +80,20 @@ def remove_abandoned(path: Path) -> None:
 
 
 @contextmanager
-def exclusive(lock: Path) -> Iterator[None]:
-    """Run the block while no other process runs one with the same file; where there are no locks, nobody waits."""
+def exclusive(lock: Path, what: str | None = None) -> Iterator[None]:
+    """Run the block while no other process runs one with the same file; where there are no locks, nobody waits.
+
+    Args:
+        what: what the other process does, to be said before waiting for it: "trains in exp/local"
+    """
     with lock.open("ab") as file:
         with suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if what is not None:
+                    print(f"Waiting for another process, which {what}", file=sys.stderr, flush=True)
+                fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 

@@ -25,7 +25,7 @@ def run_each(work: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], job
 
     Fresh, because espeak-ng's samples depend on what its process said before; forked, because importing torch and
     lhotse anew for each piece would take longer than the work. A `UserError` in a piece is raised here; the other
-    pieces under way are stopped first.
+    pieces under way are stopped first. None lives on if this process is killed: it would write beside the next call's.
     """
     context = multiprocessing.get_context("fork")
     results: list[Any] = [None] * len(arguments)
@@ -38,7 +38,7 @@ def run_each(work: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], job
                 index, argument = waiting.pop()
                 receiver, sender = context.Pipe(duplex=False)
                 process: BaseProcess = context.Process(
-                    target=_work_and_send, args=(work, argument, sender), daemon=True
+                    target=_work_and_send, args=(work, argument, sender, os.getpid()), daemon=True
                 )
                 process.start()
                 sender.close()
@@ -55,7 +55,8 @@ def run_each(work: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], job
     return results
 
 
-def _work_and_send(work: Callable[..., Any], argument: tuple[Any, ...], sender: Connection) -> None:
+def _work_and_send(work: Callable[..., Any], argument: tuple[Any, ...], sender: Connection, starter: int) -> None:
+    die_with_parent(starter)
     try:
         outcome = (True, work(*argument))
     except (UserError, OSError) as error:
@@ -102,7 +103,8 @@ class Progress:
 def die_with_parent(parent: int | None = None) -> None:
     """Have the kernel kill this process when the one that started it dies, on Linux; elsewhere nothing happens.
 
-    A rank whose launcher was killed would otherwise train on beside those of the next call.
+    What a killed process had started would otherwise go on beside what the next call starts: ranks train, pieces of
+    work write.
 
     Args:
         parent: process number of the one that started it, which may have died already; None for the present one

@@ -80,11 +80,13 @@ class PartDecoder:
         name = self.system.describe(self.settings)
         identity = recognition_identity(self.system, self.settings, self.data, self.part)
         path = results_path(self.folder, self.part, name)
+        progress = Unfinished(self.folder / f".unfinished-{self.part}-{name}.jsonl", identity)
         if (results := read_if_made_from(path, identity, read_results)) is not None:
             logging.info("%s: %s is complete", self.part, path)
+            # A call that was killed when it had written the results has left it behind.
+            progress.remove()
             return results
         self.folder.mkdir(parents=True, exist_ok=True)
-        progress = Unfinished(self.folder / f".unfinished-{self.part}-{name}.jsonl", identity)
         recognised = progress.read()
         if recognised:
             logging.info("%s: going on after %d utterances", self.part, len(recognised))
@@ -182,7 +184,9 @@ class Unfinished:
 
     def remove(self) -> None:
         """Delete the file: the test set is complete."""
-        self._path.unlink(missing_ok=True)
+        # A file system that nobody may write to refuses that even where there is no file.
+        if self._path.exists():
+            self._path.unlink(missing_ok=True)
 
     def _rewrite(self, utterances: list[Recognised]) -> None:
         write_text(self._path, json.dumps(self._identity) + "\n")

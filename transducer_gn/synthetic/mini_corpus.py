@@ -15,7 +15,7 @@ import numpy as np
 import soundfile
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.common.files import folder_when_done, write_text
+from transducer_gn.common.files import folder_when_done, remove_partial_folder, write_text
 from transducer_gn.common.processes import run_each
 from transducer_gn.common.seeds import stable_seed
 from transducer_gn.common.stages import made_from
@@ -177,7 +177,7 @@ def chapter_seconds(folder: Path) -> float:
 
 
 def make_mini_corpus(root: Path, settings: MiniCorpusConfig, jobs: int) -> None:
-    """Write the corpus under `root`; chapters that are already there stay as they are.
+    """Write the corpus under `root`; chapters that are already there stay as they are, and only one call may do it.
 
     `settings.json` is written first: a folder made with other settings is refused rather than mixed up.
     """
@@ -190,6 +190,9 @@ def make_mini_corpus(root: Path, settings: MiniCorpusConfig, jobs: int) -> None:
         )
     write_text(record, json.dumps(settings.record(), indent=2) + "\n")
     chapters = plan_chapters(settings)
+    # Also beside chapters that are there: calls that were killed may have spoken the same ones at once.
+    for chapter in chapters:
+        remove_partial_folder(chapter.folder(root))
     missing = [chapter for chapter in chapters if not chapter.folder(root).exists()]
     run_each(write_chapter, [(chapter, settings, root) for chapter in missing], jobs, "Speaking chapters")
     minutes: dict[str, float] = {}
