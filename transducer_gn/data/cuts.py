@@ -1,12 +1,16 @@
-"""Cuts as lines of manifests hold them, and what is stored of them: whatever is damaged is named, with what to do."""
+"""Cuts, and what they are made of, as lines of manifests hold them, and what is stored of them.
+
+Whatever is damaged is named, with what to do.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from lhotse import Recording, SupervisionSegment
 from lhotse.audio.utils import AudioLoadingError, DurationMismatchError
 from lhotse.cut import Cut, MixedCut
 from lhotse.cut.data import DataCut
@@ -14,12 +18,21 @@ from lhotse.serialization import deserialize_item
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.typed import typed
+from transducer_gn.common.units import SAMPLING_RATE
+from transducer_gn.data.manifest_files import read_json_lines
 
 # What lhotse, and the libraries below it, raise for values and files that are none.
 FAULTS = (
     *(ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError),
     *(OSError, EOFError, RuntimeError, AudioLoadingError, DurationMismatchError),
 )
+# Where manifests may say that sound and features are. lhotse would also run a command, or ask a server.
+AUDIO_PLACES = ("file", "memory")
+FEATURE_PLACES = ("lilcom_chunky", "lilcom_files", "numpy_files", "memory_lilcom", "memory_raw")
+# Seconds; more is no recording of anything that was said, and would take for ever to be cut into pieces.
+LONGEST_RECORDING = 24 * 3600
+
+Item = TypeVar("Item", Recording, SupervisionSegment)
 
 
 def read_cut(values: dict[str, Any], resolve: Callable[[Cut], Cut] | None = None, is_spoken: bool = True) -> Cut:
@@ -44,10 +57,60 @@ def check_cut(cut: Cut, is_spoken: bool) -> None:
     check_duration(cut.duration)
     if is_spoken and not cut.supervisions:
         raise ValueError("it does not say what is said")
+    for part in parts_of(cut):
+        if part.recording is not None:
+            check_sources(part.recording)
+        if part.features is not None and part.features.storage_type not in FEATURE_PLACES:
+            raise ValueError(f"its features are not in a file but in {part.features.storage_type!r}")
     for supervision in cut.supervisions:
         typed(str if is_spoken else str | None, supervision.text, "its text")
         for item in (supervision.alignment or {}).get("word", []):
             typed(tuple[str, float, float], [item.symbol, item.start, item.duration], "a word")
+
+
+def parts_of(cut: Cut) -> list[DataCut]:
+    """The cuts that a cut has sound of: itself, or those that are mixed in it."""
+    parts = [track.cut for track in cut.tracks] if isinstance(cut, MixedCut) else [cut]
+    return [part for part in parts if isinstance(part, DataCut)]
+
+
+def check_sources(recording: Recording) -> None:
+    """ValueError unless the samples of a recording are to come from files or memory."""
+    for source in recording.sources:
+        if source.type not in AUDIO_PLACES:
+            raise ValueError(f"its audio is not in a file but in {source.type!r}")
+
+
+def check_recording(recording: Recording) -> None:
+    """ValueError unless a recording has a name, a place, and a length in samples and in seconds that fit."""
+    typed(str, recording.id, "its id")
+    check_sources(recording)
+    check_duration(recording.duration)
+    samples, rate = typed(int, recording.num_samples, "its samples"), typed(int, recording.sampling_rate, "their rate")
+    if rate != SAMPLING_RATE or abs(recording.duration * rate - samples) > 1:
+        raise ValueError(f"it has {samples} samples, {rate} in a second, and lasts {recording.duration} s")
+    if recording.duration > LONGEST_RECORDING:
+        raise ValueError(f"it lasts {recording.duration} s, more than a day")
+
+
+def check_supervision(supervision: SupervisionSegment) -> None:
+    """ValueError unless a supervision has names, times and a text."""
+    typed(str, supervision.id, "its id")
+    typed(str, supervision.recording_id, "its recording")
+    typed(float, supervision.start, "its start")
+    check_duration(supervision.duration)
+    typed(str, supervision.text, "its text")
+
+
+def read_items(path: Path, kind: type[Item], check: Callable[[Item], None]) -> Iterator[Item]:
+    """Yield the recordings or supervisions of a manifest; UserError names the line that holds none."""
+    for number, values in enumerate(read_json_lines(path), start=1):
+        try:
+            item = kind.from_dict(values)
+            check(item)
+        except FAULTS as error:
+            raise UserError(f"{path}, line {number}: {reason(error)}; delete it and run prepare.sh again") from error
+        yield item
 
 
 def check_duration(seconds: Any) -> None:
@@ -97,8 +160,7 @@ def check_shape(cut: Cut, matrix: np.ndarray) -> None:
 
 def archives_of(cut: Cut) -> list[Path]:
     """The files that hold the features of a cut and of what is mixed into it; none of those that came from Shar."""
-    parts = [track.cut for track in cut.tracks] if isinstance(cut, MixedCut) else [cut]
-    paths = [part.features.storage_path for part in parts if isinstance(part, DataCut) and part.features is not None]
+    paths = [part.features.storage_path for part in parts_of(cut) if part.features is not None]
     return [Path(path) for path in dict.fromkeys(paths) if path]
 
 
