@@ -4,6 +4,7 @@ process loads batches, and what it says to do makes them again.
 
 import re
 import subprocess
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import pytest
 from transducer_gn.common.errors import UserError
 from transducer_gn.config import BatchConfig, NoiseConfig
 from transducer_gn.data.batches import Batches, Inputs, collate_audio, collate_features
-from transducer_gn.data.cuts import named_audio, reason
-from transducer_gn.data.features import fbank
+from transducer_gn.data.cuts import named_audio, read_cut, reason
+from transducer_gn.data.features import cuts_of_part, fbank, noise_recordings
+from transducer_gn.data.manifest_files import write_json_lines
 from transducer_gn.data.prepared import PreparedData
 
 SETTINGS = BatchConfig(max_duration=12, num_workers=0)
@@ -95,3 +97,83 @@ def test_other_errors_are_not_taken_for_damage(data):
 def test_a_reason_is_one_line():
     assert reason(ValueError("bad data.\n[extra info] When calling: a cut of ten lines")) == "ValueError: bad data"
     assert reason(EOFError()) == "EOFError: "
+
+
+def recording_values(**changes):
+    source = {"type": "file", "channels": [0], "source": "corpus/a.flac"}
+    recording = {"id": "a", "sources": [source], "sampling_rate": 16000, "num_samples": 16000, "duration": 1.0}
+    return recording | {"channel_ids": [0]} | changes
+
+
+def supervision_values(**changes):
+    return {"id": "a", "recording_id": "a", "start": 0.0, "duration": 1.0, "channel": 0, "text": "A"} | changes
+
+
+def source_values(kind):
+    return [{"type": kind, "channels": [0], "source": "touch harm"}]
+
+
+def cut_values(**changes):
+    cut = {"id": "a", "start": 0.0, "duration": 1.0, "channel": 0, "supervisions": [supervision_values()]}
+    return cut | {"recording": recording_values(), "type": "MonoCut"} | changes
+
+
+def feature_values(kind):
+    return {"type": "kaldi-fbank", "num_frames": 100, "num_features": 80, "frame_shift": 0.01, "sampling_rate": 16000,
+            "start": 0.0, "duration": 1.0, "storage_type": kind, "storage_path": "a", "storage_key": "0,1"}  # fmt: skip
+
+
+def test_no_command_is_run_and_no_server_asked_for_what_a_manifest_names():
+    """Lhotse would: a manifest from elsewhere could do anything."""
+    assert read_cut(cut_values(features=feature_values("lilcom_chunky"))).id == "a"
+    for kind in ("command", "url"):
+        broken = cut_values(recording=recording_values(sources=source_values(kind)))
+        tracks = [{"cut": values, "type": "MonoCut", "offset": 0.0} for values in (cut_values(), broken)]
+        for values in (broken, {"id": "m", "type": "MixedCut", "tracks": tracks}):
+            with pytest.raises(ValueError, match=f"its audio is not in a file but in '{kind}'"):
+                # lhotse takes apart what it is given.
+                read_cut(deepcopy(values))
+    for kind in ("kaldiio", "lilcom_url"):
+        with pytest.raises(ValueError, match=f"its features are not in a file but in '{kind}'"):
+            read_cut(cut_values(features=feature_values(kind)))
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        (recording_values(id=1), "its id must be a text"),
+        (recording_values(sources=source_values("command")), "not in a file but in 'command'"),
+        (recording_values(duration=2.0), "16000 samples, 16000 in a second, and lasts 2.0 s"),
+        (recording_values(sampling_rate=8000, duration=2.0), "8000 in a second"),
+        (recording_values(duration=float("inf")), "it lasts inf s"),
+        (recording_values(duration=1e9, num_samples=16 * 10**12), "more than a day"),
+        ({}, "KeyError|TypeError|missing"),
+    ],
+)
+def test_recordings_that_are_none_are_named(tmp_path, values, problem):
+    path = tmp_path / "manifests" / "recordings_musan.jsonl.gz"
+    path.parent.mkdir()
+    write_json_lines(path, [recording_values(), values])
+    with pytest.raises(UserError, match=f"^{path}, line 2: .*({problem}).*; delete it and run prepare.sh again$"):
+        noise_recordings(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        (supervision_values(text=None), "line 1: .*its text must be a text"),
+        (supervision_values(duration=0.0), "line 1: .*it lasts 0.0 s"),
+        (supervision_values(recording_id="b"), "are not of the same utterances"),
+        (None, "are not of the same utterances"),
+    ],
+)
+def test_supervisions_that_are_none_are_named(tmp_path, values, problem):
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    write_json_lines(folder / "recordings_dev.jsonl.gz", [recording_values()])
+    write_json_lines(folder / "supervisions_dev.jsonl.gz", [supervision_values()])
+    (cut,) = cuts_of_part(tmp_path, "dev")
+    assert cut.recording.id == cut.id == cut.supervisions[0].id == "a"
+    write_json_lines(folder / "supervisions_dev.jsonl.gz", [] if values is None else [values])
+    with pytest.raises(UserError, match=problem):
+        cuts_of_part(tmp_path, "dev")
