@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
-from fuzz_files import cut_json, lines_of, of_file
+from fuzz_files import AUDIO_KINDS, audio_bytes, cut_json, lines_of, of_file
 from fuzzing import Target
 from lhotse import LilcomChunkyWriter
 from small_systems import small_tokenizer
@@ -152,6 +152,20 @@ def common_voice(folder: Path) -> Target:
     return Target(of_file(folder / "table.tsv", read), [seed.encode()], words=words)
 
 
+def clips(folder: Path) -> Target:
+    """Clips of Common Voice, of any format."""
+    folder.mkdir(parents=True)
+
+    def read() -> None:
+        try:
+            samples = read_clip(folder / "clip.mp3")
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        assert len(samples) and np.isfinite(samples).all()
+
+    return Target(of_file(folder / "clip.mp3", read), [audio_bytes(*kind) for kind in AUDIO_KINDS])
+
+
 BOOK = """*** START OF THE BOOK ***
 It was the best of times; it was the worst of times. Mr. Jones [a note] said that he was in
 the house, and \u201cthat it was _cold_.\u201d
@@ -224,6 +238,7 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
     "feature-places": feature_places,
     "manifests": manifests,
     "common-voice": common_voice,
+    "clips": clips,
     "books": books_of_text,
     "text": text,
     "stage-records": stage_records,

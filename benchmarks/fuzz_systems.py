@@ -4,6 +4,7 @@ import json
 import zipfile
 from collections.abc import Callable
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from transducer_gn.runtime.layout import read_layout
 from transducer_gn.runtime.system import load as load_exported
 
 TENSOR = "tensor"
+# More than any tensor of the good checkpoint has in a dimension, and in all.
+LARGEST_SIZE, LARGEST_TENSOR = 4096, 1 << 17
 
 
 def read_both(path: Path) -> None:
@@ -98,7 +101,9 @@ def from_json(value: Any, tokens: torch.Tensor) -> Any:
     """The way back, with zeros in all tensors but the token model; shapes that are none stay as they are."""
     if isinstance(value, dict) and set(value) == {TENSOR, "type"}:
         try:
-            shape = tuple(min(max(int(size), 0), 64) for size in value[TENSOR])
+            shape = tuple(min(max(int(size), 0), LARGEST_SIZE) for size in value[TENSOR])
+            if prod(shape) > LARGEST_TENSOR:
+                shape = tuple(min(size, 64) for size in shape)
             made = zeros(shape, getattr(torch, value["type"]))
         except (TypeError, ValueError, AttributeError, OverflowError, RuntimeError):
             return value

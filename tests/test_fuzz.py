@@ -34,8 +34,8 @@ def test_changed_files_end_in_a_sentence():
     benchmark = fuzz_benchmark()
     assert len(benchmark.TARGETS) > 30
     for reader in benchmark.TARGETS:
-        *_, found = benchmark.fuzz_reader(reader, inputs=50, seed=7)
-        assert (found.inputs, found.failures) == (50, {}), reader
+        *_, found = benchmark.fuzz_reader(reader, inputs=80, seed=7)
+        assert (found.inputs, found.failures) == (80, {}), reader
 
 
 def test_a_reader_whose_good_inputs_are_all_refused_is_named(monkeypatch):
@@ -48,9 +48,7 @@ def test_a_reader_whose_good_inputs_are_all_refused_is_named(monkeypatch):
             raise UserError("this is no good input")
 
     monkeypatch.setitem(benchmark.TARGETS, "x", lambda folder: target(read, [b"bad", b"worse"]))
-    with pytest.raises(
-        UserError, match=r"^x: none of the good inputs .* is read \(this is no good input\); mend them$"
-    ):
+    with pytest.raises(UserError, match=r"^x: none of the good inputs .* is read \(this is no good input\); mend"):
         list(benchmark.fuzz_reader("x", inputs=10, seed=7))
     monkeypatch.setitem(benchmark.TARGETS, "x", lambda folder: target(read, [b"bad", b"good"]))
     *_, found = benchmark.fuzz_reader("x", inputs=2, seed=7)
