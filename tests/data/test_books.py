@@ -39,7 +39,6 @@ def test_notes_that_begin_and_never_end_stay_and_cost_nothing():
     assert words == ["A", "DOG", "RAN", *["X"] * 300_000]
 
 
-
 @pytest.mark.parametrize(
     ("lengths", "expected"),
     [
