@@ -18,6 +18,7 @@ import os
 import signal
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,15 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
 import fuzz_clients  # noqa: E402
+import fuzz_data  # noqa: E402
 import fuzz_files  # noqa: E402
 import fuzz_systems  # noqa: E402
 from fuzzing import Findings, fuzz  # noqa: E402
 from measure import write_result  # noqa: E402
 
-TARGETS = fuzz_files.TARGETS | fuzz_systems.TARGETS | fuzz_clients.TARGETS
+from transducer_gn.common.errors import UserError, run_script  # noqa: E402
+
+TARGETS = fuzz_files.TARGETS | fuzz_data.TARGETS | fuzz_systems.TARGETS | fuzz_clients.TARGETS
 
 
 def fuzz_reader(name: str, inputs: int, seed: int, known: Findings | None = None) -> Iterator[Findings]:
@@ -47,7 +51,10 @@ def fuzz_reader(name: str, inputs: int, seed: int, known: Findings | None = None
     # In memory where there is such a place: every input is a file.
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None) as folder:
-        yield from fuzz(TARGETS[name](Path(folder) / "files"), inputs, seed, known or Findings())
+        try:
+            yield from fuzz(TARGETS[name](Path(folder) / "files"), inputs, seed, known or Findings())
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from error
 
 
 def known_findings(readers: dict[str, Any], name: str, seed: int) -> Findings | None:
@@ -66,6 +73,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file to write the result to, and to go on from")
     arguments = parser.parse_args()
     readers = json.loads(arguments.json.read_text())["readers"] if arguments.json and arguments.json.exists() else {}
+    # Libraries warn of much that they read, again and again.
+    warnings.simplefilter("ignore")
     # What is asked to stop removes its files.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     for name in arguments.reader or TARGETS:
@@ -84,4 +93,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from transducer_gn.data.checks import check_audio
 from transducer_gn.data.layout import read_alignments, read_custom, read_part, read_roles
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.evaluation.decoding import Unfinished
-from transducer_gn.evaluation.latency_results import read_latency
+from transducer_gn.evaluation.latency_results import read_latency, summary_values
 from transducer_gn.evaluation.results import read_results
 from transducer_gn.recognition.audio import read_raw_pieces
 from transducer_gn.recognition.checkpoint import inherited_epoch_path
@@ -120,12 +121,31 @@ def parts(folder: Path) -> Target:
                   [b'{"train": ["train"], "dev": ["dev"], "test": []}'], is_json=True)  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Named:
+    """A front end of which nothing is there but what its record says."""
+
+    record: dict[str, object]
+
+    def fingerprint(self) -> dict[str, object]:
+        """All that the features depend on."""
+        return self.record
+
+
 def front_end_record(folder: Path) -> Target:
-    """front_end.json."""
+    """front_end.json, for a system with filter banks and for one with a pretrained front end."""
     folder.mkdir(parents=True)
     data = PreparedData(folder)
-    seeds = [b'{"front_end": "filter-banks"}', b'{"front_end": "moonshine-tiny", "layers": [1, 2], "chunk": 320}']
-    return Target(of_file(folder / "front_end.json", lambda: check_features(data, FilterBanks())), seeds, is_json=True)
+    moonshine = {"front_end": "moonshine-tiny", "weights": "ab" * 32, "layers": [1, 2], "chunk": 320, "right": None}
+    front_ends = [FilterBanks(), Named(moonshine)]
+
+    def read() -> None:
+        # Most records are those of neither.
+        kind = data.front_end().get("front_end")
+        check_features(data, front_ends[kind == "moonshine-tiny"])  # type: ignore[arg-type]
+
+    seeds = [as_json(front_end.fingerprint()) for front_end in front_ends]  # type: ignore[attr-defined]
+    return Target(of_file(folder / "front_end.json", read), seeds, is_json=True)
 
 
 def copies(folder: Path, to: Path) -> list[bytes]:
@@ -176,6 +196,10 @@ def experiments(folder: Path) -> Target:
     return Target(of_file(path, lambda: read_experiments(path)), seeds, is_json=True, words=words)
 
 
+AUDIO_KINDS = [("WAV", "PCM_16"), ("WAV", "FLOAT"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("AIFF", "PCM_16"),
+               ("NIST", "PCM_16"), ("MP3", "MPEG_LAYER_III")]  # fmt: skip
+
+
 def audio_bytes(kind: str, subtype: str) -> bytes:
     """A short recording in a format."""
     buffer = io.BytesIO()
@@ -194,9 +218,7 @@ def audio(folder: Path) -> Target:
         for piece in file_pieces(path, 16000, 1000):
             assert np.isfinite(piece).all()
 
-    kinds = [("WAV", "PCM_16"), ("WAV", "FLOAT"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("AIFF", "PCM_16"),
-             ("NIST", "PCM_16"), ("MP3", "MPEG_LAYER_III")]  # fmt: skip
-    return Target(of_file(path, read), [audio_bytes(*kind) for kind in kinds])
+    return Target(of_file(path, read), [audio_bytes(*kind) for kind in AUDIO_KINDS])
 
 
 def raw_audio(folder: Path) -> Target:
@@ -270,9 +292,16 @@ def latency(folder: Path) -> Target:
     """Results of compute_latency.py."""
     folder.mkdir(parents=True)
     path = folder / "latency-a.json"
-    utterance = {"id": "a", "tokens": ["A"], "times": [0.4], "group": "x", "custom": {}}
+    utterance = {"id": "a", "group": "x", "tokens": ["A", "B"], "emitted": [0.4, None], "shown": [0.5],
+                 "settled": [None], "custom": {}, "text": ["A"], "ends": [0.4], "duration": 1.0,
+                 "history": [{"seconds": 0.5, "words": ["A"], "stable": 1, "computed": 0.1}]}  # fmt: skip
     content = {"part": "test", "system": "epoch-1", "identity": {"beam": 4}, "utterances": [utterance]}
-    return Target(of_file(path, lambda: read_latency(path)), [json.dumps(content).encode()], is_json=True)
+
+    def read() -> None:
+        # What its pages show of it.
+        summary_values(read_latency(path))
+
+    return Target(of_file(path, read), [json.dumps(content).encode()], is_json=True)
 
 
 def unfinished(folder: Path) -> Target:

@@ -4,6 +4,7 @@ import json
 import zipfile
 from collections.abc import Callable
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,15 @@ import numpy as np
 import torch
 from fuzz_files import of_file
 from fuzzing import Target
-from small_moonshine import model_message, node_message, tensor_message
+from small_moonshine import exported, model_message
 from small_systems import small_tokenizer, write_checkpoint
 
 from transducer_gn.config import RecognitionConfig
-from transducer_gn.data.index import DURATIONS, OFFSETS, ManifestIndex, write_index
+from transducer_gn.data.index import DURATIONS
 from transducer_gn.data.shar import SharExport
 from transducer_gn.data.tokenizer import Tokenizer
 from transducer_gn.export.write import export_system
-from transducer_gn.model.moonshine import MoonshineShape
+from transducer_gn.model.moonshine import MoonshineEncoder, MoonshineShape
 from transducer_gn.model.moonshine_file import encoder_of_graph
 from transducer_gn.model.onnx_file import read_graph
 from transducer_gn.recognition.checkpoint import load_checkpoint
@@ -30,6 +31,8 @@ from transducer_gn.runtime.layout import read_layout
 from transducer_gn.runtime.system import load as load_exported
 
 TENSOR = "tensor"
+# More than any tensor of the good checkpoint has in a dimension, and in all.
+LARGEST_SIZE, LARGEST_TENSOR = 4096, 1 << 17
 
 
 def read_both(path: Path) -> None:
@@ -98,7 +101,9 @@ def from_json(value: Any, tokens: torch.Tensor) -> Any:
     """The way back, with zeros in all tensors but the token model; shapes that are none stay as they are."""
     if isinstance(value, dict) and set(value) == {TENSOR, "type"}:
         try:
-            shape = tuple(min(max(int(size), 0), 64) for size in value[TENSOR])
+            shape = tuple(min(max(int(size), 0), LARGEST_SIZE) for size in value[TENSOR])
+            if prod(shape) > LARGEST_TENSOR:
+                shape = tuple(min(size, 64) for size in shape)
             made = zeros(shape, getattr(torch, value["type"]))
         except (TypeError, ValueError, AttributeError, OverflowError, RuntimeError):
             return value
@@ -152,25 +157,6 @@ def token_model(folder: Path) -> Target:
     return Target(of_file(path, read), [small_tokenizer().model], words=[b"<blk>", b"\x0a\x0b", b"\xe2\x96\x81"])
 
 
-def arrays(folder: Path) -> Target:
-    """Arrays of an index; the first byte says which."""
-    folder.mkdir(parents=True)
-    cut = {"id": "a", "duration": 1.0, "supervisions": [{"text": "A"}]}
-    write_index([json.dumps(cut).encode()] * 3, folder)
-    paths = [folder / DURATIONS, folder / OFFSETS]
-    seeds = [bytes([number]) + path.read_bytes() for number, path in enumerate(paths)]
-
-    def read(content: bytes) -> None:
-        for number, path in enumerate(paths):
-            path.write_bytes(seeds[number][1:])
-        paths[content[0] % 2 if content else 0].write_bytes(content[1:])
-        index = ManifestIndex(folder)
-        assert len(index) >= 0
-        float(index.durations.sum())
-
-    return Target(read, seeds, words=[b"'descr': '<f8'", b"'|O'", b"'shape': (3,)", b"(1000000000000000,)", b"True"])
-
-
 def shar_index(folder: Path) -> Target:
     """The index of a Shar export."""
     folder.mkdir(parents=True)
@@ -183,16 +169,10 @@ def onnx(folder: Path) -> Target:
     """An ONNX file."""
     folder.mkdir(parents=True)
     shape = MoonshineShape("small", dim=4, layers=1, heads=1, feedforward_dim=6, rotated=2)
-    weight = np.arange(8, dtype=np.float32).reshape(2, 4)
-    seed = model_message(
-        [
-            node_message("MatMul", "/layers.0/mlp/fc1/MatMul", "x", "w"),
-            node_message("Add", "/layer_norm/Add", "y", "b"),
-        ],
-        [tensor_message("w", weight), tensor_message("b", weight[0])],
-    )
+    seed = model_message(*exported(MoonshineEncoder(shape)))
+    words = [b"MatMul", b"Conv", b"Add", b"/layers.0/", b"/layers.1/mlp/fc1/MatMul", b"/conv1/Conv", b"\x08\x04"]
     path = folder / "a.onnx"
-    return Target(of_file(path, lambda: encoder_of_graph(read_graph(path), shape, "a.onnx")), [seed])
+    return Target(of_file(path, lambda: encoder_of_graph(read_graph(path), shape, "a.onnx")), [seed], words=words)
 
 
 def metadata(folder: Path) -> Target:
@@ -218,7 +198,6 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
     "checkpoint-values": checkpoint_values,
     "front-end-parameters": front_end_parameters,
     "token-model": token_model,
-    "arrays": arrays,
     "shar-index": shar_index,
     "onnx": onnx,
     "metadata": metadata,

@@ -245,12 +245,28 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
+def check_seeds(target: Target) -> None:
+    """UserError unless the target reads at least one of its seeds: changed copies of others stop where they stop."""
+    *_, found = _in_child(target, len(target.seeds), seed=0)
+    if found.read:
+        return
+    reason = "; ".join(found.messages.values())
+    if not found.failures:
+        # Each has ended in a sentence there, and does so here.
+        try:
+            target.read(target.seeds[0])
+        except UserError as error:
+            reason = str(error)
+    raise UserError(f"none of the good inputs that this reader is to begin with is read ({reason}); mend them")
+
+
 def fuzz(target: Target, inputs: int, seed: int, total: Findings) -> Iterator[Findings]:
     """Have so many inputs read in all, in processes one after another; gives what was found so far, again and again.
 
     Args:
         total: what was found before
     """
+    check_seeds(target)
     while total.inputs < inputs:
         before = total.to_json()
         for found in _in_child(target, min(MOST_PER_PROCESS, inputs - total.inputs), hash((seed, total.inputs))):

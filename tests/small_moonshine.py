@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from transducer_gn.model.moonshine import MoonshineEncoder, MoonshineShape
+from transducer_gn.model.moonshine_file import MODULES
 
 SMALL = MoonshineShape("small Moonshine", dim=24, layers=3, heads=4, feedforward_dim=40, rotated=4)
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -79,3 +80,26 @@ def model_message(nodes: list[bytes], tensors: list[bytes]) -> bytes:
 def node_message(operation: str, name: str, *inputs: str) -> bytes:
     """An operation."""
     return message(*((1, name) for name in inputs), (2, "result"), (3, name), (4, operation))
+
+
+def exported(encoder: MoonshineEncoder) -> tuple[list[bytes], list[bytes]]:
+    """Nodes and initialisers of an encoder, named as the published file names them: matrices turned, by number."""
+    published = {ours: theirs for theirs, ours in MODULES.items()}
+    nodes, tensors = [], [tensor_message("one", np.ones(1, dtype=np.float32))]
+    for number, (name, parameter) in enumerate(encoder.named_parameters()):
+        module, part = name.rsplit(".", 1)
+        layer, own = ("", module) if not module.startswith("layers.") else module.split(".", 2)[1:]
+        path = (f"/layers.{layer}/" if layer else "/") + published[own].replace(".", "/")
+        values = parameter.detach().numpy()
+        if values.ndim == 3 and part == "weight":
+            bias = [f"{number + 1}"] if f"{module}.bias" in encoder.state_dict() else []
+            nodes.append(node_message("Conv", f"{path}/Conv", "x", f"{number}", *bias))
+        elif values.ndim == 2:
+            nodes.append(node_message("MatMul", f"{path}/MatMul", "x", f"{number}"))
+            values = values.T
+        elif own in ("second", "third"):
+            pass  # the convolution's node has it
+        else:
+            nodes.append(node_message("Mul" if part == "weight" else "Add", f"{path}/Node", "x", "one", f"{number}"))
+        tensors.append(tensor_message(f"{number}", np.ascontiguousarray(values)))
+    return nodes, tensors

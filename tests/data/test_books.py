@@ -33,6 +33,12 @@ def test_sentences_are_written_as_transcripts(text, expected):
     assert list(map(" ".join, sentences(text))) == expected
 
 
+def test_notes_that_begin_and_never_end_stay_and_cost_nothing():
+    """Looking for the end of each, as it did, took minutes for these."""
+    (words,) = sentences("A dog [a note] ran " + "[x " * 300_000)
+    assert words == ["A", "DOG", "RAN", *["X"] * 300_000]
+
+
 @pytest.mark.parametrize(
     ("lengths", "expected"),
     [

@@ -225,3 +225,36 @@ def test_an_import_that_was_interrupted_leaves_no_part_and_can_be_repeated(sourc
 def interrupt(*_):
     """What a user does."""
     raise KeyboardInterrupt
+
+
+def test_a_clip_whose_name_can_be_that_of_no_file_is_left_out(source):
+    write_table(source / "table.tsv", ("zoe", "a.mp3", "Yes."), ("zoe", "a" * 3000, "No."), ("zoe", "a\0b", "No."))
+    assert imported(source).clips == 1
+    listed = (source / "corpus" / "common-voice" / "left_out.txt").read_text().splitlines()
+    assert len(listed) == 2 and listed[0].endswith("no file can be called so (File name too long)")
+
+
+def test_a_header_that_promises_more_than_there_is_memory_for_is_refused(tmp_path):
+    """FLAC with 2 ** 36 - 1 samples."""
+    write_clip(tmp_path / "a.flac", noise(1.5))
+    content = bytearray((tmp_path / "a.flac").read_bytes())
+    content[21:26] = bytes([content[21] | 15]) + b"\xff" * 4
+    (tmp_path / "a.flac").write_bytes(content)
+    with pytest.raises(ValueError, match=r"4294967.3 s, not between 1 and 20"):
+        read_clip(tmp_path / "a.flac")
+
+
+@pytest.mark.parametrize(
+    ("rate", "channels", "problem"),
+    [(1000, 1, "1000 samples per second"), (250_000, 1, "250000 samples per second"), (16000, 9, "9 channels")],
+)
+def test_what_nobody_records_speech_with_is_refused(tmp_path, rate, channels, problem):
+    write_clip(tmp_path / "a.wav", np.zeros((100, channels), dtype=np.int16), rate, form="WAV")
+    with pytest.raises(ValueError, match=problem):
+        read_clip(tmp_path / "a.wav")
+
+
+def test_samples_that_are_no_numbers_are_refused(tmp_path):
+    write_clip(tmp_path / "a.wav", np.full(100, np.nan, dtype=np.float32), form="WAV", subtype="FLOAT")
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        read_clip(tmp_path / "a.wav")

@@ -72,6 +72,26 @@ def test_blank_lines_are_left_out(tokenizer, tmp_path):
     assert set(texts(drawn, tokenizer)) == {"THE OLD HOUSE"}
 
 
+def test_blank_lines_change_nothing_of_the_sentences_drawn(tokenizer, tmp_path):
+    """As many as sentences are no reason to refuse a text; nor do they count as any."""
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"{sentence}\n\n" for sentence in SENTENCES))
+    drawn = Text(path, tokenizer, 100).draw(60, seed=3)
+    assert 60 - 20 < int((drawn > 0).sum()) <= 60 + 20 and set(texts(drawn, tokenizer)) <= set(SENTENCES)
+
+
+def test_a_text_of_almost_nothing_but_blank_lines_is_refused(tokenizer, tmp_path):
+    """Drawn for as long as it takes, ten thousand tokens of it would be looked for among a billion lines."""
+    path = tmp_path / "text.txt"
+    path.write_text("THE OLD HOUSE\n" + " \n" * 100_000)
+    text = Text(path, tokenizer, 100)
+    looked = []
+    sentence = text.sentence
+    text.sentence = lambda number: looked.append(number) or (sentence(number) if len(looked) < 5000 else [1] * 10**6)
+    with pytest.raises(UserError, match="almost all lines of .*text.txt are blank, 1001 of 1001 .*; remove them"):
+        text.draw(10_000, seed=0)
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [

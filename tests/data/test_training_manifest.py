@@ -67,17 +67,31 @@ def test_what_is_wrong_with_a_cut_is_said(prepared):
         "text is empty": replace(cut, supervisions=[replace(supervision, text="")]),
         "characters that the token model does not know": replace(cut, supervisions=[replace(supervision, text="Ж")]),
         "no features": cut.drop_features(),
+        "have no place in": replace(cut, features=replace(cut.features, storage_key="0,x")),
         "features are missing in": replace(cut, features=replace(cut.features, storage_path="nowhere.lca")),
     }
     for sentence, wrong in faults.items():
         assert sentence in (cut_fault(wrong, [data.tokenizer(60)]) or archive_fault(wrong, {}))
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"), [(lambda x: x[:-1], "have shape"), (lambda x: x * np.nan, "not finite")]
-)
-def test_what_is_wrong_with_features_is_said(prepared, monkeypatch, change, sentence):
+def changed_features(prepared, monkeypatch, change):
+    """A cut whose features are read as something else."""
     cut = next(iter(PreparedData(prepared).cuts("dev-mini")))
     load = type(cut).load_features
     monkeypatch.setattr(type(cut), "load_features", lambda self: change(load(self)))
-    assert sentence in features_fault(cut)
+    return cut
+
+
+def test_features_that_are_not_finite_are_a_fault(prepared, monkeypatch):
+    assert (
+        features_fault(changed_features(prepared, monkeypatch, lambda x: x * np.nan)) == "its features are not finite"
+    )
+
+
+@pytest.mark.parametrize("change", [lambda x: x[:-1], lambda x: x[:, 1:], lambda x: x[0]])
+def test_features_of_another_shape_are_named_with_what_to_do(prepared, monkeypatch, change):
+    cut = changed_features(prepared, monkeypatch, change)
+    with pytest.raises(
+        UserError, match=rf"features of {cut.id} .* have shape .*delete \S+ and \S+, and run prepare.sh"
+    ):
+        features_fault(cut)

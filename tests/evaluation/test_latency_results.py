@@ -104,6 +104,20 @@ def test_a_set_is_measured_once_and_again_for_other_inputs(runs, toy, tmp_path, 
     assert len(measure(2).utterances) == 2 and sum(map(len, batches)) == 5
 
 
+@pytest.mark.parametrize("name", ["tokens", "emitted", "shown", "settled", "ends", "text"])
+def test_an_utterance_with_more_times_than_tokens_or_words_is_no_result(tmp_path, name):
+    """They were paired one by one, which ended in a traceback, when something was made of them."""
+    times = {"tokens": ["A"], "emitted": [0.5], "shown": [0.5], "settled": [None], "text": ["A"], "ends": [0.4]}
+    entry = {"id": "a", "group": "x", "custom": {}} | times
+    content = {"part": "test", "system": "epoch-1", "identity": {}, "utterances": [entry]}
+    (tmp_path / "x.json").write_text(json.dumps(content))
+    assert read_latency(tmp_path / "x.json").utterances[0].emitted == [0.5]
+    entry[name] *= 2
+    (tmp_path / "x.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match="x.json does not hold results of compute_latency.py"):
+        read_latency(tmp_path / "x.json")
+
+
 def test_a_file_of_something_else_is_named(tmp_path):
     (tmp_path / "x.json").write_text('{"utterances": [{}]}')
     with pytest.raises(UserError, match="x.json does not hold results of compute_latency.py"):

@@ -5,7 +5,6 @@ a file may be is refused in a sentence that says how to get the right one.
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from small_moonshine import (
@@ -13,40 +12,16 @@ from small_moonshine import (
     SMALL,
     audio,
     batch,
+    exported,
     model_message,
     needs_published_file,
-    node_message,
     small_moonshine,
-    tensor_message,
 )
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.model.moonshine import MOONSHINE_TINY, MoonshineEncoder, MoonshineShape
-from transducer_gn.model.moonshine_file import MODULES, encoder_of_graph, read_moonshine_tiny
+from transducer_gn.model.moonshine_file import encoder_of_graph, read_moonshine_tiny
 from transducer_gn.model.onnx_file import read_graph
-
-
-def exported(encoder: MoonshineEncoder) -> tuple[list[bytes], list[bytes]]:
-    """Nodes and initialisers of an encoder, named as the published file names them: matrices turned, by number."""
-    published = {ours: theirs for theirs, ours in MODULES.items()}
-    nodes, tensors = [], [tensor_message("one", np.ones(1, dtype=np.float32))]
-    for number, (name, parameter) in enumerate(encoder.named_parameters()):
-        module, part = name.rsplit(".", 1)
-        layer, own = ("", module) if not module.startswith("layers.") else module.split(".", 2)[1:]
-        path = (f"/layers.{layer}/" if layer else "/") + published[own].replace(".", "/")
-        values = parameter.detach().numpy()
-        if values.ndim == 3 and part == "weight":
-            bias = [f"{number + 1}"] if f"{module}.bias" in encoder.state_dict() else []
-            nodes.append(node_message("Conv", f"{path}/Conv", "x", f"{number}", *bias))
-        elif values.ndim == 2:
-            nodes.append(node_message("MatMul", f"{path}/MatMul", "x", f"{number}"))
-            values = values.T
-        elif own in ("second", "third"):
-            pass  # the convolution's node has it
-        else:
-            nodes.append(node_message("Mul" if part == "weight" else "Add", f"{path}/Node", "x", "one", f"{number}"))
-        tensors.append(tensor_message(f"{number}", np.ascontiguousarray(values)))
-    return nodes, tensors
 
 
 def written(tmp_path: Path, nodes: list[bytes], tensors: list[bytes]) -> Path:

@@ -153,15 +153,11 @@ def store_noise(options: FeatureOptions, inputs: dict[str, Any]) -> None:
     if stage.is_done():
         print("Features of musan: complete")
         return
-    from lhotse import Recording
-
     from transducer_gn.config import StorageConfig
-    from transducer_gn.data.features import noise_windows, store_features
-    from transducer_gn.data.manifest_files import read_json_lines
+    from transducer_gn.data.features import noise_recordings, noise_windows, store_features
 
     stage.begin()
-    lines = read_json_lines(options.data_dir / "manifests" / "recordings_musan.jsonl.gz")
-    windows = noise_windows([Recording.from_dict(line) for line in lines])
+    windows = noise_windows(noise_recordings(options.data_dir))
     store_features(windows, "musan", inputs, options.data_dir, StorageConfig(inputs["tick_power"]), options.nj)
     stage.finish()
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from lhotse import CutSet
 from lhotse.cut import Cut
@@ -19,6 +20,7 @@ from transducer_gn.common.seeds import stable_seed
 from transducer_gn.common.units import BLANK
 from transducer_gn.config import BatchConfig, FrontEndConfig
 from transducer_gn.data.augmentation import change_volume, mix_noise, one_thread
+from transducer_gn.data.cuts import named_audio, stored_features
 from transducer_gn.data.epoch_plan import EpochPlan
 from transducer_gn.data.features import change_speed, fbank
 from transducer_gn.data.filtering import Usable, Utterances, usable_cuts
@@ -195,14 +197,26 @@ def collate_features(cuts: Iterable[Cut], extractor: FeatureExtractor | None) ->
             f"{bare} has no stored features: prepare.sh ran with settings that train the front end along "
             "(model.front_end.freeze: false); run it with this system's, in a data folder of its own"
         )
-    matrices = [torch.from_numpy(cut.compute_features(extractor) if extractor else cut.load_features()) for cut in cuts]
+    matrices = [torch.from_numpy(computed(cut, extractor) if extractor else stored_features(cut)) for cut in cuts]
     padded = torch.nn.utils.rnn.pad_sequence(matrices, batch_first=True, padding_value=LOG_EPSILON)
     return padded, torch.tensor([len(matrix) for matrix in matrices])
 
 
+def computed(cut: Cut, extractor: FeatureExtractor) -> np.ndarray:
+    """Return the features [T', F] of a cut, computed from its audio."""
+    with named_audio(cut):
+        return cut.compute_features(extractor)
+
+
+def audio_of(cut: Cut) -> torch.Tensor:
+    """Return the samples [N] of a cut."""
+    with named_audio(cut):
+        return torch.from_numpy(cut.load_audio()[0])
+
+
 def collate_audio(cuts: Iterable[Cut]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the samples of cuts [B, N] and their lengths [B]."""
-    samples = [torch.from_numpy(cut.load_audio()[0]) for cut in cuts]
+    samples = [audio_of(cut) for cut in cuts]
     return torch.nn.utils.rnn.pad_sequence(samples, batch_first=True), torch.tensor([len(row) for row in samples])
 
 

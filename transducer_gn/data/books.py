@@ -161,7 +161,9 @@ def sentences(text: str) -> Iterator[list[str]]:
     """
     for paragraph in PARAGRAPH_END.split(text):
         line = " ".join(paragraph.split()).replace("_", "").translate(APOSTROPHES)
-        line = TITLE.sub(lambda found: TITLES[found[1]], NOTE.sub("", line))
+        # Behind the last end of a note there is none; for every beginning, one would be looked for to the end.
+        end = line.rfind("]") + 1
+        line = TITLE.sub(lambda found: TITLES[found[1]], NOTE.sub("", line[:end]) + line[end:])
         for sentence in SENTENCE_END.split(line):
             words = transcript_words(sentence, UNSPOKEN)
             if len(words) > 1:

@@ -26,6 +26,9 @@ UNSPOKEN = re.compile('[-\u2013\u2014.,;:!?"\u201c\u201d()\u2026/]')
 FIRST_SPEAKER = 900_000
 # Seconds that a clip must exceed, and stay below.
 SHORTEST, LONGEST = 1, 20
+# Samples per second, and channels, beyond which nobody records speech.
+LOWEST_RATE, HIGHEST_RATE = 4000, 192_000
+MOST_CHANNELS = 8
 # Nobody reads faster: such a clip was cut off.
 MOST_CHARACTERS_PER_SECOND = 30
 CLIPS_PER_TASK = 100
@@ -136,20 +139,42 @@ def convert_clips(clips: Sequence[Clip], first: int, folder: Path) -> list[float
 
 def read_clip(path: Path) -> np.ndarray:
     """The samples [n] of a recording of any rate and format, its channels averaged; ValueError if there are none."""
-    if not path.is_file():
+    try:
+        is_there = path.is_file()
+    except OSError as error:
+        raise ValueError(f"no file can be called so ({error.strerror})") from None
+    if not is_there:
         raise ValueError(f"there is no {path}")
     try:
-        samples, rate = soundfile.read(path, dtype="float32")
+        with soundfile.SoundFile(path) as file:
+            rate = file.samplerate
+            # A header can promise more than there is memory for.
+            if problem := header_fault(file.frames, rate, file.channels):
+                raise ValueError(problem)
+            samples = file.read(dtype="float32")
     except (soundfile.LibsndfileError, RuntimeError) as error:
         raise ValueError(f"the audio cannot be read ({str(error).rstrip('.')})") from None
     if not len(samples):
         raise ValueError("no samples (zero length)")
+    if not np.isfinite(samples).all():
+        raise ValueError("samples that are NaN or infinite")
     if samples.ndim > 1:
         samples = samples.mean(1)
     if rate != SAMPLING_RATE:
         common = math.gcd(SAMPLING_RATE, rate)
         samples = resample_poly(samples, SAMPLING_RATE // common, rate // common)
     return samples
+
+
+def header_fault(frames: int, rate: int, channels: int) -> str | None:
+    """What is wrong with the size of a recording as its header tells it, or None."""
+    if not LOWEST_RATE <= rate <= HIGHEST_RATE:
+        return f"{rate} samples per second, not between {LOWEST_RATE} and {HIGHEST_RATE}"
+    if channels > MOST_CHANNELS:
+        return f"{channels} channels, more than {MOST_CHANNELS}"
+    if frames >= LONGEST * rate:
+        return f"{frames / rate:.1f} s, not between {SHORTEST} and {LONGEST}"
+    return None
 
 
 def duration_fault(seconds: float, text: str) -> str | None:

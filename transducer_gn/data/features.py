@@ -14,11 +14,13 @@ import torch
 from lhotse import Fbank, FbankConfig, Features, LilcomChunkyWriter, MonoCut, Recording, SupervisionSegment
 from lhotse.utils import fastcopy
 
+from transducer_gn.common.errors import UserError
 from transducer_gn.common.files import replace_when_done, write_text
 from transducer_gn.common.framing import FILTER_BANKS
 from transducer_gn.common.processes import run_each
 from transducer_gn.common.stages import inputs_text, made_from
 from transducer_gn.config import StorageConfig
+from transducer_gn.data.cuts import check_recording, check_supervision, read_items
 from transducer_gn.data.labels import at_speed
 from transducer_gn.data.layout import features_folder, part_manifest
 from transducer_gn.data.manifest_files import portable_path, read_json_lines, write_json_lines
@@ -53,12 +55,20 @@ def fbank() -> Fbank:
 
 def cuts_of_part(data_dir: Path, part: str) -> list[MonoCut]:
     """Return one cut per utterance of a part's manifests; paths are relative to `data_dir`."""
-    recordings = read_json_lines(data_dir / "manifests" / f"recordings_{part}.jsonl.gz")
-    supervisions = read_json_lines(data_dir / "manifests" / f"supervisions_{part}.jsonl.gz")
-    return [
-        whole_cut(Recording.from_dict(recording), [SupervisionSegment.from_dict(supervision)])
-        for recording, supervision in zip(recordings, supervisions, strict=True)
-    ]
+    folder = data_dir / "manifests"
+    recordings = list(read_items(folder / f"recordings_{part}.jsonl.gz", Recording, check_recording))
+    supervisions = list(read_items(folder / f"supervisions_{part}.jsonl.gz", SupervisionSegment, check_supervision))
+    if [recording.id for recording in recordings] != [supervision.recording_id for supervision in supervisions]:
+        raise UserError(
+            f"recordings and supervisions of {part} in {folder} are not of the same utterances; delete them and run "
+            "prepare.sh again"
+        )
+    return [whole_cut(*both) for both in zip(recordings, [[one] for one in supervisions], strict=True)]
+
+
+def noise_recordings(data_dir: Path) -> list[Recording]:
+    """Return the recordings of noise; paths are relative to `data_dir`."""
+    return list(read_items(data_dir / "manifests" / "recordings_musan.jsonl.gz", Recording, check_recording))
 
 
 def whole_cut(recording: Recording, supervisions: list[SupervisionSegment]) -> MonoCut:

@@ -1,7 +1,6 @@
 """A folder that prepare.sh made: which parts it has, their cuts, the front end of their features, its token models."""
 
 import logging
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -11,12 +10,11 @@ from typing import Any
 from lhotse import CutSet
 from lhotse.cut import Cut
 from lhotse.lazy import LazyMapper
-from lhotse.serialization import deserialize_item
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.json_files import read_json
 from transducer_gn.common.stages import file_fingerprint
-from transducer_gn.common.typed import typed
+from transducer_gn.data.cuts import read_cut
 from transducer_gn.data.epoch_plan import SMALL_CORPUS, is_small
 from transducer_gn.data.index import ManifestIndex, stored_index
 from transducer_gn.data.layout import FILTER_BANKS_RECORD, FRONT_END_RECORD, part_manifest, read_roles
@@ -145,22 +143,6 @@ class AsCut:
     def __call__(self, item: tuple[int, dict[str, Any]]) -> Cut:
         number, values = item
         try:
-            cut = deserialize_item(values)
-            check_cut(cut, self.is_spoken)
-            return self.resolve(cut)
-        except (ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError) as error:
-            problem = f"{type(error).__name__}: {error}"
-            raise UserError(f"{self.path}, line {number} is no cut ({problem}); run prepare.sh again") from error
-
-
-def check_cut(cut: Cut, is_spoken: bool) -> None:
-    """ValueError unless a cut has a name, lasts some time, and has a text, if spoken, and times where it has words."""
-    typed(str, cut.id, "its id")
-    if not (math.isfinite(typed(float, cut.duration, "its duration")) and cut.duration > 0):
-        raise ValueError(f"it lasts {cut.duration} s")
-    if is_spoken and not cut.supervisions:
-        raise ValueError("it does not say what is said")
-    for supervision in cut.supervisions:
-        typed(str if is_spoken else str | None, supervision.text, "its text")
-        for item in (supervision.alignment or {}).get("word", []):
-            typed(tuple[str, float, float], [item.symbol, item.start, item.duration], "a word")
+            return read_cut(values, self.resolve, self.is_spoken)
+        except ValueError as error:
+            raise UserError(f"{self.path}, line {number} is no cut ({error}); run prepare.sh again") from error

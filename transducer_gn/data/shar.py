@@ -41,9 +41,10 @@ from transducer_gn.data.batches import (
     ResumableBatches,
     settings_identity,
 )
-from transducer_gn.data.epoch_plan import Packing, Positions, Seconds
+from transducer_gn.data.cuts import text_of
+from transducer_gn.data.epoch_plan import Packing, Positions
 from transducer_gn.data.filtering import Usable, usable_positions
-from transducer_gn.data.index import DURATIONS, read_array, text_of, token_counts, write_array
+from transducer_gn.data.index import DURATIONS, read_durations, token_counts, write_array
 from transducer_gn.data.loading import load
 from transducer_gn.data.manifest_files import read_json_lines, read_lines, write_json_lines
 from transducer_gn.data.prepared import WithFolder
@@ -119,7 +120,7 @@ class SharExport:
                 raise UserError(f"{folder} was exported by an older version; run prepare.sh with --shar again")
             sizes = typed(list[int], index["shards"], "shards")
             self.fingerprint: str = typed(str, index["fingerprint"], "fingerprint")
-            self.durations: Seconds = read_array(folder / DURATIONS)
+            self.durations = read_durations(folder / DURATIONS)
             if min(sizes, default=0) < 0 or sum(sizes) != len(self.durations):
                 raise ValueError("shards and durations do not fit")
         except (ValueError, KeyError) as error:
@@ -135,9 +136,16 @@ class SharExport:
 
         def texts() -> Iterator[str]:
             for number in range(len(self)):
-                yield from map(text_of, read_json_lines(self.folder / f"cuts.{number:06d}.jsonl.gz"))
+                path = self.folder / f"cuts.{number:06d}.jsonl.gz"
+                for line, cut in enumerate(read_json_lines(path), start=1):
+                    try:
+                        yield text_of(cut)
+                    except ValueError as error:
+                        raise UserError(
+                            f"{path}, line {line}: {error}; copy it again, or run prepare.sh with --shar again"
+                        ) from error
 
-        return token_counts(self.folder, tokenizer, texts)
+        return token_counts(self.folder, tokenizer, texts, len(self.durations))
 
     def read(self, stream: Positions, wanted: Container[int]) -> Iterator[tuple[int, int, Cut]]:
         """Read the wanted utterances of a stream; yield the place of each in it, the utterance, and its cut.

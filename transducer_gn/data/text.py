@@ -17,6 +17,8 @@ SAMPLE = 1000
 MOST_UNKNOWN = 0.1
 # Sentences are drawn so many times over, and those of similar length taken.
 DRAWN = 6
+# Blank lines that may be drawn for each sentence. Where there are more, drawing takes longer than training.
+MOST_BLANK = 100
 
 
 class Text:
@@ -63,11 +65,20 @@ class Text:
         """
         draw = random.Random(seed)
         drawn: list[list[int]] = []
-        left = DRAWN * tokens
+        left, blank = DRAWN * tokens, 0
         while left > 0:
-            drawn.append(self.sentence(draw.randrange(len(self))))
-            left -= len(drawn[-1])
-        drawn = sorted((sentence for sentence in drawn if sentence), key=len)
+            if sentence := self.sentence(draw.randrange(len(self))):
+                drawn.append(sentence)
+                left -= len(sentence)
+                continue
+            blank += 1
+            # Ten sentences' worth before the first, which may be long in coming.
+            if blank > MOST_BLANK * (len(drawn) + 10):
+                raise UserError(
+                    f"reading.text: almost all lines of {self._path} are blank, {blank} of {blank + len(drawn)} that "
+                    "were drawn; remove them"
+                )
+        drawn.sort(key=len)
         ends = numpy.cumsum([len(sentence) for sentence in drawn])
         part = draw.randrange(DRAWN)
         taken = drawn[numpy.searchsorted(ends, part * tokens) : numpy.searchsorted(ends, (part + 1) * tokens)]

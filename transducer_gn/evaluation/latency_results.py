@@ -107,11 +107,25 @@ def summary_values(latency: Latency) -> dict[str, Any]:
     return values
 
 
+def check_lengths(utterance: UtteranceTimes) -> None:
+    """ValueError unless there is a time, if perhaps none that is known, for each token and word."""
+    if len(utterance.tokens) != len(utterance.emitted):
+        raise ValueError(
+            f"{utterance.id} has {len(utterance.tokens)} tokens and {len(utterance.emitted)} times of them"
+        )
+    if len(utterance.shown) != len(utterance.settled):
+        raise ValueError(f"{utterance.id} has words that were shown, and others that settled")
+    if utterance.ends and len(utterance.ends) != len(utterance.text):
+        raise ValueError(f"{utterance.id} has {len(utterance.text)} words and {len(utterance.ends)} ends of them")
+
+
 def read_latency(path: Path) -> Latency:
     """Read a `latency` file; UserError if it is none."""
     try:
         content = read_json(path, dict[str, Any])
         utterances = [read_entry(UtteranceTimes, utterance) for utterance in typed(list, content["utterances"])]
+        for utterance in utterances:
+            check_lengths(utterance)
         part, system = (typed(str, content[name]) for name in ("part", "system"))
         return Latency(part, system, typed(dict[str, Any], content["identity"]), utterances)
     except (OSError, ValueError, KeyError, TypeError) as error:
