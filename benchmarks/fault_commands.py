@@ -9,7 +9,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from fault_content import differing
 from fault_disks import FULL, READ_ONLY, fill_the_disk, make_read_only
 from fault_files import FileKind
 from fault_injection import WHILE_WRITING, kill_while_writing
-from fault_lives import PATIENCE, Life, command_of, descendants, kill_all, send, until
+from fault_lives import PATIENCE, Life, command_of, descendants, kill_all, send, start, until
 from fault_tally import Tally
 
 # A stage that ends sooner than this many seconds is aimed at as if it took that long.
@@ -67,11 +66,7 @@ class Command:
         """Call it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.before(self.folder)
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                self.words, env=self.environment, stdout=output, stderr=output, start_new_session=True
-            )
-        return Life(self.folder, process, log, self.files)
+        return Life(self.folder, start(self.words, self.environment, log), log, self.files)
 
 
 @dataclass

@@ -80,9 +80,14 @@ def start_life(arguments: list[str], folder: Path, log: Path) -> Life:
     }
     command = [sys.executable, str(TRAIN), *arguments, "--exp-dir", str(folder), "--world-size", "2"]
     command += ["--device", "cpu", f"--training.hang_timeout={HANG_TIMEOUT}"]
-    with log.open("wb") as errors:
-        process = subprocess.Popen(command, env=environment, stdout=errors, stderr=errors, start_new_session=True)
-    return Life(folder, process, log, TRAINING)
+    return Life(folder, start(command, environment, log), log, TRAINING)
+
+
+def start(command: list[str], environment: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
+    """Call a command whose output goes to a new file: what an earlier call left running writes on into the old one."""
+    log.unlink(missing_ok=True)
+    with log.open("wb") as output:
+        return subprocess.Popen(command, env=environment, stdout=output, stderr=output, start_new_session=True)
 
 
 def children(pid: int) -> list[int]:
