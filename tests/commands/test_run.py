@@ -361,10 +361,9 @@ def test_a_front_ends_file_without_a_front_end_is_refused():
         run.main(["--dry-run", "--corpus", "mini", "--front-end-file", "F"])
 
 
-def test_averages_are_over_the_last_epochs(commands):
-    found = commands(
-        "--corpus", "mini", "--only", "local,alpha-0.3", "--avg", "2", "--branch-epoch", "3", "--epochs", "6"
-    )
+@pytest.mark.parametrize(("choice", "averaged"), [(["--avg", "2"], "2"), (["--last", "true"], "0")])
+def test_last_epochs_are_used_where_they_are_averaged_or_asked_for(commands, choice, averaged):
+    found = commands("--corpus", "mini", "--only", "local,alpha-0.3", "--branch-epoch", "3", "--epochs", "6", *choice)
     decodings = [command for command in found if command[0].endswith(("decode.py", "compute_latency.py"))]
-    assert [(value(c, "--epoch"), value(c, "--avg")) for c in decodings] == [("3", "2"), ("6", "2")] * 2
+    assert [(value(c, "--epoch"), value(c, "--avg")) for c in decodings] == [("3", averaged), ("6", averaged)] * 2
     assert not any("--epoch" in command for command in commands("--corpus", "mini"))

@@ -317,7 +317,7 @@ class Recipe:
             "--beam",
             str(self.settings.beam),
         ]
-        if self.settings.avg and program != "over_epochs":
+        if (self.settings.avg or self.settings.last) and program != "over_epochs":
             last = next(run.epochs for run in self.experiments.runs if run.name == name)
             own += ["--epoch", str(last), "--avg", str(self.settings.avg)]
         return Job(name, script(program, *own, *flags), threads=threads_for(self.settings.jobs, self.settings.jobs))

@@ -48,8 +48,8 @@ class RecognitionConfig:
         chunk: frames in a chunk, of 40 ms with filter banks; null for what the system is configured for, 16 in the
             paper
         left_context: frames of history that a chunk sees; null for what the system is configured for
-        max_tokens_per_frame: most tokens at one frame; null for 3, or for a globally normalised system
-            what the sequences in its Z had in training
+        max_tokens_per_frame: most tokens at one frame; null for 3, or for a system that was trained with competitors
+            what these had
         tail_padding: feature frames of silence after each utterance; null for what the system is configured for
     """
 

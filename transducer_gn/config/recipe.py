@@ -46,6 +46,7 @@ class RecipeConfig:
         beam: hypotheses in decoding
         avg: use the parameters of each run's last epoch, averaged over so many epochs; 0 for the epoch with the lowest
             error rate on the dev set, its parameters as they were
+        last: use each run's last epoch also without --avg, so that all runs from one branch have as many updates
         latency_utterances: emission times of so many utterances of each set; null for all
         display: also measure when a live recogniser shows words
         every_epoch: also decode and measure every epoch of every run, for curves over training
@@ -84,6 +85,7 @@ class RecipeConfig:
     latency_sets: str | None = None
     beam: int = 50
     avg: int = 0
+    last: bool = False
     latency_utterances: int | None = None
     display: bool = True
     every_epoch: bool = False
