@@ -3,9 +3,11 @@ is damaged of it is named, with what to do.
 """
 
 import json
+import os
 import pickle
 import re
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,6 +37,20 @@ def test_cuts_are_those_of_the_manifest_in_any_order_and_process(data):
         assert found.cut(place) == expected[place]
     assert found.durations.tolist() == [cut.duration for cut in expected]
     assert pickle.loads(pickle.dumps(found)).cut(3) == expected[3]
+
+
+def test_an_index_that_is_done_with_keeps_no_file_open(data):
+    def opened():
+        return sum(Path(link).resolve() == data.training_utterances().folder / LINES for link in handles())
+
+    def handles():
+        return [os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+
+    used = data.training_utterances()
+    used.cut(0)
+    assert opened() == 1
+    del used
+    assert opened() == 0
 
 
 def test_a_small_manifest_needs_none(data, monkeypatch):

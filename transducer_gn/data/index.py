@@ -15,6 +15,7 @@ import tempfile
 import warnings
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from io import FileIO
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -123,7 +124,7 @@ class ManifestIndex:
         self._resolve = resolve
         self.durations = read_durations(folder / DURATIONS)
         self._offsets: NDArray[np.int64] = read_array(folder / OFFSETS, np.int64)
-        self._file: int | None = None
+        self._file: FileIO | None = None
         if problem := self._offsets_fault():
             raise damaged(folder / OFFSETS, problem)
 
@@ -155,9 +156,9 @@ class ManifestIndex:
         start, end = int(self._offsets[position]), int(self._offsets[position + 1])
         try:
             if self._file is None:
-                self._file = os.open(self.folder / LINES, os.O_RDONLY)
+                self._file = FileIO(self.folder / LINES)
             # The place is given with the call: processes that share the file by a fork do not move each other's.
-            cut = read_cut(parse_json(os.pread(self._file, end - start, start), dict[str, Any]), self._resolve)
+            cut = read_cut(parse_json(os.pread(self._file.fileno(), end - start, start), dict[str, Any]), self._resolve)
             if cut.duration != self.durations[position]:
                 raise ValueError(f"it lasts {cut.duration} s, not {self.durations[position]} as in {DURATIONS}")
         except (ValueError, OSError) as error:
