@@ -173,7 +173,7 @@ class CommandDisturber:
     def _count(self, life: Life, kind: str, stage: str, in_vain: bool) -> None:
         """Count a fault; one that came too late for a call to fail comes again."""
         if in_vain:
-            self._tally.next_kinds.append(kind)
+            self._tally.next_kinds.insert(0, kind)
             return
         self._tally.count(kind, life)
         self._tally.stages[stage] += 1
@@ -202,18 +202,22 @@ class CommandDisturber:
         return [mark for mark in self._command.marks(life) if mark in self._expected.stages]
 
     def _next(self, life: Life) -> str | None:
-        """Do the next kind of fault; each comes once, in another order, before any comes again."""
+        """Do the next kind of fault; each comes once, in another order, before any comes again.
+
+        One that has nothing to be done to waits for the others, so that no run after another ends without any.
+        """
         waiting = self._tally.next_kinds
         if not waiting:
             kinds = sorted(self._command.kinds())
             waiting += self._rng.sample(kinds, len(kinds))
-        for kind in reversed(waiting):
+        for kind in waiting[::-1]:
             if life.is_over():
                 return None
             life.least_hit = self._tally.least_hit(life.kinds)
+            waiting.remove(kind)
             if (self._cut_off if kind == CUT_OFF else FAULTS[kind])(life, self._rng):
-                waiting.remove(kind)
                 return kind
+            waiting.insert(0, kind)
         return None
 
     def _cut_off(self, life: Life, rng: random.Random) -> bool:

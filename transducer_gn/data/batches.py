@@ -20,7 +20,7 @@ from transducer_gn.common.seeds import stable_seed
 from transducer_gn.common.units import BLANK
 from transducer_gn.config import BatchConfig, FrontEndConfig
 from transducer_gn.data.augmentation import change_volume, mix_noise, one_thread
-from transducer_gn.data.cuts import named_audio, stored_features
+from transducer_gn.data.cuts import named_audio, stored_audio, stored_features
 from transducer_gn.data.epoch_plan import EpochPlan
 from transducer_gn.data.features import change_speed, fbank
 from transducer_gn.data.filtering import Usable, Utterances, usable_cuts
@@ -208,15 +208,9 @@ def computed(cut: Cut, extractor: FeatureExtractor) -> np.ndarray:
         return cut.compute_features(extractor)
 
 
-def audio_of(cut: Cut) -> torch.Tensor:
-    """Return the samples [N] of a cut."""
-    with named_audio(cut):
-        return torch.from_numpy(cut.load_audio()[0])
-
-
 def collate_audio(cuts: Iterable[Cut]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the samples of cuts [B, N] and their lengths [B]."""
-    samples = [audio_of(cut) for cut in cuts]
+    samples = [torch.from_numpy(stored_audio(cut)) for cut in cuts]
     return torch.nn.utils.rnn.pad_sequence(samples, batch_first=True), torch.tensor([len(row) for row in samples])
 
 

@@ -176,6 +176,13 @@ def how_to_make_again(archives: Sequence[Path]) -> str:
     return f"delete {' and '.join(map(str, dict.fromkeys(manifests)))}, and run prepare.sh again"
 
 
+def stored_audio(cut: Cut) -> np.ndarray:
+    """Read the samples [N] of a cut; UserError if they are damaged."""
+    with named_audio(cut):
+        samples: np.ndarray = cut.load_audio()[0]
+    return samples
+
+
 @contextmanager
 def named_audio(cut: Cut) -> Iterator[None]:
     """While the block reads the audio of a cut: UserError if it is damaged."""

@@ -20,7 +20,7 @@ from transducer_gn.common.framing import FILTER_BANKS
 from transducer_gn.common.processes import run_each
 from transducer_gn.common.stages import inputs_text, made_from
 from transducer_gn.config import StorageConfig
-from transducer_gn.data.cuts import check_recording, check_supervision, read_items
+from transducer_gn.data.cuts import check_recording, check_supervision, read_items, stored_audio
 from transducer_gn.data.labels import at_speed
 from transducer_gn.data.layout import features_folder, part_manifest
 from transducer_gn.data.manifest_files import portable_path, read_json_lines, write_json_lines
@@ -100,7 +100,7 @@ def with_features(
     cut: MonoCut, extractor: Extractor, writer: LilcomChunkyWriter, data_dir: Path, storage: str
 ) -> MonoCut:
     """Compute and store a cut's features; `storage` is the path by which the manifest will know them."""
-    matrix = extractor.extract(cut.with_recording_path_prefix(data_dir).load_audio(), cut.sampling_rate)
+    matrix = extractor.extract(stored_audio(cut.with_recording_path_prefix(data_dir))[None], cut.sampling_rate)
     features = Features(
         type=extractor.name,
         num_frames=matrix.shape[0],

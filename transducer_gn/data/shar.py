@@ -41,7 +41,7 @@ from transducer_gn.data.batches import (
     ResumableBatches,
     settings_identity,
 )
-from transducer_gn.data.cuts import text_of
+from transducer_gn.data.cuts import stored_features, text_of
 from transducer_gn.data.epoch_plan import Packing, Positions
 from transducer_gn.data.filtering import Usable, usable_positions
 from transducer_gn.data.index import DURATIONS, read_durations, token_counts, write_array
@@ -94,7 +94,7 @@ def write_shard(lines: Sequence[bytes], data_dir: Path, folder: Path, number: in
             for line in lines:
                 cut = resolve(MonoCut.from_dict(json.loads(line)))
                 features = to_shar_placeholder(cut.features, cut)
-                writer.write(cut.id, cut.load_features(), manifest=features)
+                writer.write(cut.id, stored_features(cut), manifest=features)
                 cuts.append(fastcopy(cut, features=features, recording=None, start=0.0))
     write_json_lines(folder / f"cuts.{number:06d}.jsonl.gz", (cut.to_dict() for cut in cuts))
     return [cut.duration for cut in cuts]

@@ -19,6 +19,7 @@ from transducer_gn.common.processes import run_each
 from transducer_gn.common.typed import typed
 from transducer_gn.common.units import SAMPLING_RATE
 from transducer_gn.config import FrontEndConfig
+from transducer_gn.data.cuts import stored_audio
 from transducer_gn.data.layout import FRONT_END_PARAMETERS, FRONT_END_RECORD
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.model.moonshine import MOONSHINE_TINY, MoonshineEncoder
@@ -74,7 +75,7 @@ def fit_front_end(front_end: MoonshineFeatures, cuts: Sequence[MonoCut], data_di
 def sums_of(front_end: MoonshineFeatures, cuts: Sequence[MonoCut], data_dir: Path) -> VectorSums:
     """What some utterances add to the standardisation."""
     torch.set_num_threads(1)
-    audio = (torch.from_numpy(cut.with_recording_path_prefix(data_dir).load_audio()[0]) for cut in cuts)
+    audio = (torch.from_numpy(stored_audio(cut.with_recording_path_prefix(data_dir))) for cut in cuts)
     first, *others = (front_end.sums(samples) for samples in audio)
     return sum(others, first)
 

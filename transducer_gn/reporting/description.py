@@ -8,6 +8,7 @@ from lhotse.cut import Cut
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from transducer_gn.data.cuts import stored_features
 from transducer_gn.data.description import PartDescription
 from transducer_gn.data.labels import GROUP_FIELD, SAME_SOUND_FIELD, group_of, time_spans
 from transducer_gn.reporting.figure import save_image
@@ -54,7 +55,7 @@ def draw_cut(axis: Axes, cut: Cut) -> None:
     """Draw one utterance: mel bins over time, words at their times if known."""
     supervision = cut.supervisions[0]
     custom = supervision.custom or {}
-    features = cut.load_features()
+    features = stored_features(cut)
     axis.imshow(features.T, origin="lower", aspect="auto", extent=(0, cut.duration, 0, features.shape[1]), cmap="magma")
     axis.set_ylabel("mel bin")
     words = (supervision.alignment or {}).get("word", [])

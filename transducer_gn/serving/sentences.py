@@ -7,6 +7,7 @@ from lhotse.cut import Cut
 
 from transducer_gn.common.errors import UserError
 from transducer_gn.common.units import SAMPLING_RATE
+from transducer_gn.data.cuts import stored_audio
 from transducer_gn.data.labels import group_of, group_order, time_spans
 from transducer_gn.data.prepared import PreparedData
 from transducer_gn.serving.pages import Sentence
@@ -34,5 +35,5 @@ def sentence_of(cut: Cut) -> Sentence:
     if cut.sampling_rate != SAMPLING_RATE:
         raise UserError(f"{cut.id}: the page's sentences need {SAMPLING_RATE} samples per second")
     said = cut.supervisions[0]
-    samples = np.clip(np.rint(cut.load_audio()[0] * (LARGEST + 1)), -LARGEST - 1, LARGEST).astype("<i2")
+    samples = np.clip(np.rint(stored_audio(cut) * (LARGEST + 1)), -LARGEST - 1, LARGEST).astype("<i2")
     return Sentence(cut.id, said.text, samples.tobytes(), time_spans(said.custom or {}))
