@@ -23,6 +23,7 @@ from lhotse.utils import compute_num_frames
 from transducer_gn.common.files import write_text
 from transducer_gn.common.framing import FILTER_BANKS
 from transducer_gn.common.units import SAMPLING_RATE
+from transducer_gn.data.cuts import FEATURE_PLACES
 from transducer_gn.data.features import CUTS_PER_SHARD
 from transducer_gn.data.index import DURATIONS, write_array
 from transducer_gn.data.manifest_files import read_lines, write_lines
@@ -59,6 +60,9 @@ class FakedReader(FeaturesReader):
         """Return zeros [T', 80]."""
         frames = int(key) if right_offset_frames is None else right_offset_frames
         return np.zeros((frames - left_offset_frames, FILTER_BANKS.feature_dim), dtype=np.float32)
+
+
+FEATURE_PLACES.add(FakedReader.name)
 
 
 def vocabulary(draw: random.Random) -> tuple[list[str], list[float]]:

@@ -1,13 +1,22 @@
 """Invariant: whatever happens while a file is written, readers see the old content or the new, never a part."""
 
+import errno
 import os
 import stat
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
-from transducer_gn.common.files import exclusive, folder_when_done, replace_when_done, sole_user, write_text
+from transducer_gn.common.files import (
+    exclusive,
+    folder_when_done,
+    remove_folder,
+    replace_when_done,
+    sole_user,
+    write_text,
+)
 
 
 def test_content_appears_only_after_the_block(tmp_path):
@@ -120,3 +129,16 @@ with exclusive(Path(sys.argv[1]), "speaks in corpus"):
         assert process.stderr.readline() == "Waiting for another process, which speaks in corpus\n"
         assert process.poll() is None
     assert process.communicate(timeout=30) == ("mine\n", "")
+
+
+def test_a_folder_that_is_not_there_is_removed_and_one_that_must_stay_is_an_error(tmp_path, monkeypatch):
+    remove_folder(tmp_path / "nothing")
+    (tmp_path / ".partial-new" / "inner").mkdir(parents=True)
+    with monkeypatch.context() as read_only:
+        read_only.setattr(os, "rmdir", Mock(side_effect=PermissionError(errno.EPERM, "read-only")))
+        with pytest.raises(PermissionError):
+            remove_folder(tmp_path / ".partial-new")
+        with pytest.raises(PermissionError), folder_when_done(tmp_path / "new"):
+            pass
+    remove_folder(tmp_path / ".partial-new")
+    assert not any(tmp_path.iterdir())

@@ -54,7 +54,8 @@ def folder_when_done(path: Path) -> Iterator[Path]:
     If the block raises, the sibling is removed; what a killed process has left behind of the same folder, too. All
     files are synced at once, at the end. Nothing but an empty folder may be at `path`.
     """
-    partial = remove_partial_folder(path)
+    partial = path.with_name(f"{PARTIAL}{path.name}")
+    remove_folder(partial)
     partial.mkdir(parents=True)
     try:
         yield partial
@@ -62,6 +63,12 @@ def folder_when_done(path: Path) -> Iterator[Path]:
         partial.rename(path)
     finally:
         remove_partial_folder(path)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder and all in it, if it is there; OSError if that cannot be done."""
+    with suppress(FileNotFoundError):
+        shutil.rmtree(path)
 
 
 def remove_partial_folder(path: Path) -> Path:

@@ -28,7 +28,7 @@ FAULTS = (
 )
 # Where manifests may say that sound and features are. lhotse would also run a command, or ask a server.
 AUDIO_PLACES = ("file", "memory")
-FEATURE_PLACES = ("lilcom_chunky", "lilcom_files", "numpy_files", "memory_lilcom", "memory_raw")
+FEATURE_PLACES = {"lilcom_chunky", "lilcom_files", "numpy_files", "memory_lilcom", "memory_raw"}
 # Seconds; more is no recording of anything that was said, and would take for ever to be cut into pieces.
 LONGEST_RECORDING = 24 * 3600
 

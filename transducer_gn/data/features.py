@@ -3,7 +3,6 @@
 Whoever has another front end gives its extractor.
 """
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +14,7 @@ from lhotse import Fbank, FbankConfig, Features, LilcomChunkyWriter, MonoCut, Re
 from lhotse.utils import fastcopy
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.common.files import replace_when_done, write_text
+from transducer_gn.common.files import remove_folder, replace_when_done, write_text
 from transducer_gn.common.framing import FILTER_BANKS
 from transducer_gn.common.processes import run_each
 from transducer_gn.common.stages import inputs_text, made_from
@@ -150,7 +149,7 @@ def store_features(
     folder = features_folder(data_dir) / name
     record, inputs = folder / "inputs.json", inputs | asdict(settings)
     if not made_from(record, inputs):
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
         folder.mkdir(parents=True)
         write_text(record, inputs_text(inputs))
     shards = [cuts[start : start + CUTS_PER_SHARD] for start in range(0, len(cuts), CUTS_PER_SHARD)]
@@ -166,6 +165,6 @@ def store_features(
 def store_audio_alone(cuts: Sequence[MonoCut], name: str, data_dir: Path) -> None:
     """Write the manifest of `cuts` without features, for a front end that is trained along."""
     manifest = part_manifest(data_dir, name)
-    shutil.rmtree(manifest.parent / name, ignore_errors=True)
+    remove_folder(manifest.parent / name)
     manifest.parent.mkdir(parents=True, exist_ok=True)
     write_json_lines(manifest, (cut.to_dict() for cut in cuts))

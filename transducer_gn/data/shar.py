@@ -6,7 +6,6 @@ For corpora on network disks or object stores, where reading many small pieces a
 import hashlib
 import json
 import logging
-import shutil
 import tarfile
 import zlib
 from collections import Counter
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from torch.utils.data import IterableDataset, get_worker_info
 
 from transducer_gn.common.errors import UserError
-from transducer_gn.common.files import replace_when_done, write_text
+from transducer_gn.common.files import remove_folder, replace_when_done, write_text
 from transducer_gn.common.json_files import read_json
 from transducer_gn.common.processes import run_each
 from transducer_gn.common.seeds import stable_seed
@@ -63,7 +62,7 @@ def export_shar(manifest: Path, data_dir: Path, folder: Path, shard_size: int, t
 
     The index is written last: a folder without one is not complete. Shards do not depend on `jobs`.
     """
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_folder(folder)
     folder.mkdir(parents=True)
     lines = list(read_lines(manifest))
     tasks = [
