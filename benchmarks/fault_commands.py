@@ -26,6 +26,8 @@ from fault_tally import Tally
 SHORTEST = 0.2
 ONE, THE_CALL = "kill -9 of one of its processes", "kill -9 of the call alone"
 CUT_OFF = "unfinished results cut off"
+# So many calls in a row to which nothing could be done: the next is disturbed wherever it is.
+MOST_IN_VAIN = 2
 # What a call says that finds another at work, which a killed one has left behind.
 OCCUPIED = "another process"
 
@@ -147,6 +149,7 @@ class CommandDisturber:
         tally.size = len(self._expected.content)
         self._rng = random.Random()
         self._left: dict[int, str] = {}
+        self._in_vain = 0
 
     def run(self, faults: int) -> None:
         """One run from its beginning to its end, disturbed until there were so many faults in all."""
@@ -159,6 +162,7 @@ class CommandDisturber:
                 life = self._command.start(self._log)
                 self._left |= {life.process.pid: command_of(life.process.pid)}
                 done = self._disturb(life, reached) if self._tally.faults < faults else None
+                self._in_vain += 1
                 is_complete = life.wait() == 0
                 reached = max(reached, len(self._command.marks(life)) - 1)
                 if done is not None:
@@ -176,6 +180,7 @@ class CommandDisturber:
             self._tally.next_kinds.insert(0, kind)
             return
         self._tally.count(kind, life)
+        self._in_vain = 0
         self._tally.stages[stage] += 1
 
     def _disturb(self, life: Life, reached: int) -> tuple[str, str] | None:
@@ -186,7 +191,8 @@ class CommandDisturber:
             # The end has had its share; the next run is for the others.
             return None
         # The first of those that were hit least so far: a run goes from stage to stage, and the next ones even it out.
-        aim = min(ahead, key=lambda stage: hit[stage])
+        # But not every kind of fault can be done to every stage.
+        aim = ahead[0] if self._in_vain > MOST_IN_VAIN else min(ahead, key=lambda stage: hit[stage])
         until(lambda: aim in self._command.marks(life), life)
         length = max(self._expected.stages[aim], SHORTEST)
         until(lambda: False, life, self._rng.uniform(0, length), step=0.005)

@@ -19,7 +19,7 @@ from fault_lives import PATIENCE, Life, command_of, kill_all, send, until
 
 WHILE_WRITING = "kill -9 while a file is written"
 # Seconds to wait for the kinds of files that were hit least, and then for any.
-SECONDS_FOR_LEAST, SECONDS_FOR_ANY = 5, 20
+SECONDS_FOR_LEAST, SECONDS_FOR_ANY = 1, 20
 # Seconds after which processes are listed anew, and mean of those into a write at which every second kill comes.
 SECONDS_BETWEEN_LOOKS, MEAN_DELAY = 0.05, 0.02
 
