@@ -54,7 +54,7 @@ def folder_when_done(path: Path) -> Iterator[Path]:
     If the block raises, the sibling is removed; what a killed process has left behind of the same folder, too. All
     files are synced at once, at the end. Nothing but an empty folder may be at `path`.
     """
-    partial = path.with_name(f"{PARTIAL}{path.name}")
+    partial = partial_folder(path)
     remove_folder(partial)
     partial.mkdir(parents=True)
     try:
@@ -71,11 +71,14 @@ def remove_folder(path: Path) -> None:
         shutil.rmtree(path)
 
 
-def remove_partial_folder(path: Path) -> Path:
-    """Remove what is there of the folder `path` but not whole; return where that was."""
-    partial = path.with_name(f"{PARTIAL}{path.name}")
-    shutil.rmtree(partial, ignore_errors=True)
-    return partial
+def partial_folder(path: Path) -> Path:
+    """Where the folder `path` is before it is whole."""
+    return path.with_name(f"{PARTIAL}{path.name}")
+
+
+def remove_partial_folder(path: Path) -> None:
+    """Remove what is there of the folder `path` but not whole, as far as that can be done."""
+    shutil.rmtree(partial_folder(path), ignore_errors=True)
 
 
 def remove_abandoned(path: Path) -> None:
